@@ -1,0 +1,100 @@
+"""One episode, seat by seat: as plays (rewards a turn) and as trajectories (tokens to train on)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from opentinker.errors import EngineError
+from opentinker.types import Episode, Play, Trajectory, Turn
+
+
+def plays(episode: Episode) -> list[Play]:
+    """One play for each seat that a policy held; none when the episode failed.
+
+    K counts all the policy's turns of the seat, those that are not trained too, so that k means the
+    same turn here and in `trajectories`.
+    """
+    return [
+        Play(
+            episode=episode.request.id,
+            group=episode.request.group,
+            env=episode.env,
+            seat=seat,
+            policy=policy,
+            rewards=np.array([turn.reward for turn in turns], dtype=np.float64),
+            stages=tuple(turn.stage for turn in turns),
+        )
+        for (seat, policy), turns in _policy_turns(episode).items()
+    ]
+
+
+def trajectories(episode: Episode) -> list[Trajectory]:
+    """The segments of each seat's conversation, in order; none when the episode failed.
+
+    A segment is what the seat was shown and what it sampled, as ids in the order in which the
+    engine saw them. A `fresh` turn begins a new one. Only tokens that the policy sampled in
+    trainable turns carry a turn index; segments without any are left out. Raises `EngineError` for
+    sampled tokens without logprobs or version.
+    """
+    found = []
+    for (seat, policy), turns in _policy_turns(episode).items():
+        for segment in _segments(turns):
+            if any(turn.trainable and turn.tokens for _, turn in segment):
+                found.append(_trajectory(episode.request.id, seat, policy, segment))
+    return found
+
+
+def _policy_turns(episode: Episode) -> dict[tuple[str, str], list[Turn]]:
+    """Turns by seat and policy; one seat never changes its policy within an episode."""
+    found: dict[tuple[str, str], list[Turn]] = {}
+    if episode.outcome != "failed":
+        for turn in episode.turns:
+            if turn.policy is not None:
+                found.setdefault((turn.seat, turn.policy), []).append(turn)
+    return found
+
+
+def _segments(turns: Iterable[Turn]) -> list[list[tuple[int, Turn]]]:
+    """The turns with their indices k, cut before each fresh one."""
+    segments: list[list[tuple[int, Turn]]] = []
+    for k, turn in enumerate(turns):
+        if turn.fresh or not segments:
+            segments.append([])
+        segments[-1].append((k, turn))
+    return segments
+
+
+def _trajectory(
+    episode: str, seat: str, policy: str, segment: list[tuple[int, Turn]]
+) -> Trajectory:
+    ids: list[int] = []
+    owner: list[int] = []
+    logprobs: list[float] = []
+    versions: list[int] = []
+    for k, turn in segment:
+        if len(turn.logprobs) != len(turn.tokens) or turn.version is None:
+            raise EngineError(
+                f"turn {turn.index} of seat {seat!r} in episode {episode!r}: {len(turn.tokens)} "
+                f"tokens of policy {policy!r} came with {len(turn.logprobs)} logprobs and "
+                f"version {turn.version}"
+            )
+        unsampled, sampled = len(turn.context_ids), len(turn.tokens)
+        if not turn.trainable:
+            unsampled, sampled = unsampled + sampled, 0
+        ids += turn.context_ids
+        ids += turn.tokens
+        owner += [-1] * unsampled + [k] * sampled
+        logprobs += [0.0] * unsampled
+        logprobs += turn.logprobs[:sampled]
+        versions += [-1] * unsampled + [turn.version] * sampled
+    return Trajectory(
+        episode=episode,
+        seat=seat,
+        policy=policy,
+        ids=np.array(ids, dtype=np.int32),
+        turn=np.array(owner, dtype=np.int32),
+        logprobs=np.array(logprobs, dtype=np.float32),
+        versions=np.array(versions, dtype=np.int32),
+    )

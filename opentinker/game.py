@@ -1,0 +1,41 @@
+"""The exact tree of a small game, as an env module's `game_tree()` gives it and a solver reads it.
+
+A tree is nested nodes: `Chance` where nature draws, `Decision` where a seat chooses, `Terminal` at
+an end. Decisions with one `infostate` belong to one seat, can't be told apart by it and offer the
+same actions. Simultaneous moves are written one after another, the later infostate not naming the
+earlier move. Infostates and actions are spelled as the env itself spells them in `infos`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """An end of the game: what each seat is paid."""
+
+    returns: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """A draw of nature: `(probability, node)` pairs whose probabilities sum to 1."""
+
+    children: tuple[tuple[float, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A choice of `seat`, who knows only `infostate`; one child an action, in the env's order."""
+
+    seat: str
+    infostate: str
+    children: Mapping[str, Node]
+
+
+Node = Terminal | Chance | Decision
+
+Table = Mapping[str, Mapping[str, float]]
+"""A behaviour strategy, of one seat or of all: infostate -> action -> probability."""

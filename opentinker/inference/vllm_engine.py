@@ -1,0 +1,294 @@
+"""One vLLM that serves a base model and all its adapters, stepped in this process by one thread.
+
+On a CPU vLLM 0.32 has faults that this module is built around, each held by a test: one adapter
+slot more than can be live (a row without an adapter reads the last slot otherwise), no chunked
+prefill (a seeded request prefilled in pieces kills the engine), and a name, id and folder of its
+own for each version (a second use of one answers from a stale prefix cache).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import weakref
+from collections.abc import Sequence
+
+# vLLM reads most of these when it is imported.
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+for _name, _value in {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from vllm.platforms import current_platform  # noqa: E402
+
+if current_platform.is_cpu():
+    # Small functions of vLLM's sampler would go through a C++ compiler: 5 to 50 s at first use.
+    type(current_platform).simple_compile_backend = "eager"
+
+import torch  # noqa: E402
+from vllm import EngineArgs, LLMEngine, RequestOutput  # noqa: E402
+from vllm import SamplingParams as VLLMParams  # noqa: E402
+from vllm.inputs.engine import tokens_input  # noqa: E402
+from vllm.lora.request import LoRARequest  # noqa: E402
+from vllm.sampling_params import RequestOutputKind  # noqa: E402
+
+from opentinker.errors import EngineError  # noqa: E402
+from opentinker.inference.adapters import Adapter  # noqa: E402
+from opentinker.inference.engine import EngineFacts, stop_ids  # noqa: E402
+from opentinker.inference.host import Host, Ticket  # noqa: E402
+from opentinker.types import (  # noqa: E402
+    AdapterWeights,
+    Completion,
+    PolicyVersion,
+    SampleRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The values that vLLM takes for `max_lora_rank`."""
+
+CACHE_BYTES = 2**30
+"""On a CPU, the most memory for keys and values; VLLM_CPU_KVCACHE_SPACE (GiB) says otherwise."""
+
+CACHE_BLOCK = 128
+"""Tokens of a block of it on a CPU: what a sequence takes is rounded up to whole blocks."""
+
+STEP_TOKENS = 8192
+"""On a CPU, the most tokens of one step, where no single sequence needs more."""
+
+ZERO = LoRARequest("zero", 1, "made in memory, never read")
+"""An adapter of zeros; the ids of published ones come after its own."""
+
+_LIVE: weakref.WeakSet[_Backend] = weakref.WeakSet()
+"""The engines of this process: the last one to stop takes down what vLLM shares among them."""
+
+
+class VLLMEngine:
+    """`opentinker.inference.Engine` on vLLM (`vllm-cpu` or `vllm`).
+
+    `max_adapters` are answered in one batch; more may be published, the rest wait in memory or in
+    their files and are loaded when asked for. `dtype` None is float32 on a CPU and the model's own
+    on a GPU. `max_batch` is the most requests in one step.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_adapters: int,
+        max_rank: int,
+        seed: int = 0,
+        threads: int = 1,
+        max_model_len: int | None = None,
+        dtype: str | None = None,
+        work_dir: str | None = None,
+        max_batch: int = 256,
+    ) -> None:
+        ends = stop_ids(model)
+        if not 1 <= max_rank <= RANKS[-1]:
+            raise EngineError(f"max_rank is {max_rank}; vLLM takes 1 to {RANKS[-1]}")
+
+        def make() -> _Backend:
+            return _Backend(
+                model, ends, max_adapters, max_rank, seed, threads, max_model_len, dtype, max_batch
+            )
+
+        self._host = Host("vllm", make, work_dir=work_dir, first_id=ZERO.lora_int_id + 1)
+
+    @property
+    def alive(self) -> bool:
+        return self._host.alive
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        return await self._host.sample(requests)
+
+    def publish(self, version: PolicyVersion, weights: AdapterWeights) -> None:
+        self._host.publish(version, weights)
+
+    def retire(self, version: PolicyVersion) -> None:
+        self._host.retire(version)
+
+    def versions(self) -> list[PolicyVersion]:
+        return self._host.versions()
+
+    def facts(self) -> EngineFacts:
+        return self._host.facts
+
+    def close(self) -> None:
+        self._host.close()
+
+
+class _Backend:
+    """The `LLMEngine`, used by the host's thread alone."""
+
+    def __init__(
+        self,
+        model: str,
+        ends: tuple[int, ...],
+        max_adapters: int,
+        max_rank: int,
+        seed: int,
+        threads: int,
+        max_model_len: int | None,
+        dtype: str | None,
+        max_batch: int,
+    ) -> None:
+        on_cpu = current_platform.is_cpu()
+        dtype = dtype or ("float32" if on_cpu else "auto")
+        arguments = EngineArgs(
+            model=model,
+            seed=seed,
+            dtype=dtype,  # pyright: ignore[reportArgumentType]
+            max_model_len=max_model_len,  # pyright: ignore[reportArgumentType]
+            max_num_seqs=max_batch,
+            skip_tokenizer_init=True,
+            generation_config="vllm",
+            logprobs_mode="processed_logprobs",
+            disable_log_stats=True,
+            enable_lora=True,
+            max_loras=max_adapters + 1,
+            max_cpu_loras=2 * (max_adapters + 1),
+            max_lora_rank=next(rank for rank in RANKS if rank >= max_rank),  # pyright: ignore
+        )
+        exact = not on_cpu or _fit_cpu(arguments, threads, max_batch)
+        set_num_threads = torch.set_num_threads
+        try:
+            self._engine = LLMEngine.from_engine_args(arguments)
+        finally:
+            # vLLM's CPU worker puts a function that does nothing in its place, process-wide.
+            torch.set_num_threads = set_num_threads
+        config = self._engine.model_config
+        self.facts = EngineFacts(
+            kind="vllm",
+            model=model,
+            vocab_size=config.get_vocab_size(),
+            max_model_len=config.max_model_len,
+            stop_ids=ends,
+            max_adapters=max_adapters,
+            max_rank=max_rank,
+            dtype=str(config.dtype).removeprefix("torch."),
+        )
+        self._numbers = itertools.count()
+        self._waiting: dict[str, Ticket] = {}
+        self._base: LoRARequest | None = None if exact else ZERO
+        self._warm_up()
+        _LIVE.add(self)
+
+    def load(self, adapter: Adapter) -> None:
+        self._engine.add_lora(_lora(adapter))
+
+    def drop(self, adapter: Adapter) -> None:
+        self._engine.remove_lora(adapter.id)
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            name = str(next(self._numbers))
+            params = ticket.request.params
+            self._waiting[name] = ticket
+            self._engine.add_request(
+                name,
+                tokens_input(list(ticket.request.prompt_ids)),
+                self._params(params.max_tokens, params.temperature, params.seed),
+                lora_request=_lora(ticket.adapter) if ticket.adapter else self._base,
+            )
+
+    def step(self) -> list[tuple[Ticket, Completion | EngineError]]:
+        finished = []
+        for output in self._engine.step():
+            if isinstance(output, RequestOutput) and output.finished:
+                ticket = self._waiting.pop(output.request_id)
+                finished.append((ticket, _completion(ticket, output)))
+        return finished
+
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    def stop(self) -> None:
+        _LIVE.discard(self)
+        if not _LIVE:
+            self._engine.engine_core.shutdown()
+
+    def _params(self, max_tokens: int, temperature: float, seed: int | None) -> VLLMParams:
+        return VLLMParams(
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            stop_token_ids=list(self.facts.stop_ids),
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _warm_up(self) -> None:
+        """Answer once with and once without an adapter: the first use of one costs seconds.
+
+        Where vLLM's own CPU kernels are in use the zero adapter stays, in a slot of its own, and
+        answers for the base: those kernels read a row without an adapter as one of the last slot.
+        """
+
+        def add_zero(worker: object) -> None:
+            worker.model_runner.lora_manager.add_dummy_lora(ZERO, rank=1)  # pyright: ignore
+
+        self._engine.collective_rpc(add_zero)
+        for name, lora in (("warm-up-base", None), ("warm-up-zero", ZERO)):
+            self._engine.add_request(
+                name, tokens_input([0, 0]), self._params(2, 1.0, 0), lora_request=lora
+            )
+        while self._engine.has_unfinished_requests():
+            self._engine.step()
+        if self._base is None:
+            self._engine.remove_lora(ZERO.lora_int_id)
+        else:
+            self._engine.pin_lora(ZERO.lora_int_id)
+
+
+def _fit_cpu(arguments: EngineArgs, threads: int, max_batch: int) -> bool:
+    """Set what a CPU needs; False where the LoRA kernels are vLLM's own."""
+    from opentinker.inference.vllm_cpu_kernels import install
+
+    exact = install()
+    torch.set_num_threads(threads)
+    model = arguments.create_model_config()
+    length = model.max_model_len
+    heads = model.get_total_num_kv_heads() * model.get_head_size()
+    token = 2 * heads * model.get_total_num_hidden_layers() * model.dtype.itemsize
+    sequence = token * CACHE_BLOCK * math.ceil(length / CACHE_BLOCK)
+    arguments.enforce_eager = True
+    arguments.enable_chunked_prefill = False
+    arguments.use_tqdm_on_load = False
+    arguments.max_model_len = length
+    arguments.max_num_batched_tokens = max(length, max_batch, min(STEP_TOKENS, length * max_batch))
+    # vLLM keeps one block for itself.
+    wanted = sequence * max_batch + token * CACHE_BLOCK
+    arguments.kv_cache_memory_bytes = max(min(CACHE_BYTES, wanted), 2 * sequence)
+    return exact
+
+
+def _lora(adapter: Adapter) -> LoRARequest:
+    return LoRARequest(adapter.name, adapter.id, str(adapter.folder))
+
+
+def _completion(ticket: Ticket, output: RequestOutput) -> Completion | EngineError:
+    answer = output.outputs[0]
+    tokens = tuple(answer.token_ids)
+    rows = [row or {} for row in answer.logprobs or ()]
+    logprobs = tuple(
+        row[token].logprob for token, row in zip(tokens, rows, strict=False) if token in row
+    )
+    if len(logprobs) != len(tokens) or not all(map(math.isfinite, logprobs)):
+        return EngineError(
+            f"vLLM answered {len(tokens)} tokens for policy {ticket.request.policy!r} with "
+            f"{len(logprobs)} logprobs: {logprobs}"
+        )
+    if answer.finish_reason not in ("stop", "length"):
+        return EngineError(f"vLLM ended a completion with {answer.finish_reason!r}")
+    version = 0 if ticket.adapter is None else ticket.adapter.version.version
+    return Completion(tokens, logprobs, version, answer.finish_reason)

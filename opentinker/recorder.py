@@ -1,0 +1,172 @@
+"""A run on disk: what was asked for, how far it came, what it measured, played and learned.
+
+    runs/<name>/ experiment.toml  status.json  metrics.jsonl  evaluations.jsonl  episodes/step-NNNNN.jsonl
+                 checkpoints/step-NNNNN/  plots/*.png  model/ (where the run made one)
+
+Files that a reader may meet half-written are written beside and renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
+from opentinker.types import Episode, EpisodeRequest, Message, Turn
+
+State = Literal["starting", "running", "succeeded", "failed", "interrupted"]
+
+
+class Run:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def create(cls, runs: Path, name: str, experiment: str) -> Run:
+        """A new folder `runs/name`, or `name-2`, `name-3`, ... where that is taken."""
+        number = 1
+        while True:
+            folder = runs / (name if number == 1 else f"{name}-{number}")
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:
+                number += 1
+        run = cls(folder)
+        run.write_text("experiment.toml", experiment)
+        run.set_status("starting")
+        return run
+
+    @classmethod
+    def open(cls, runs: Path, name: str) -> Run:
+        """The run in the folder `name`, or else called so under `runs`; UnknownNameError if none is."""
+        for folder in (Path(name), runs / name):
+            if (folder / "status.json").is_file():
+                return cls(folder)
+        known = [p.parent.name for p in runs.glob("*/status.json")]
+        raise UnknownNameError("run", name, known, f"looked under {runs}")
+
+    def write_text(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".part")
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+        return path
+
+    def set_status(self, state: State, step: int = 0, message: str = "") -> None:
+        """How far the run is; `message` is the cause where it failed."""
+        record = {
+            "state": state,
+            "step": step,
+            "message": message,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self.write_text("status.json", json.dumps(record, indent=1) + "\n")
+
+    def status(self) -> dict[str, Any]:
+        return json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+
+    def append(self, name: str, record: Mapping[str, Any]) -> None:
+        """Add a line to a `.jsonl` file."""
+        with (self.folder / name).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The records of a `.jsonl` file; none where it does not exist yet."""
+        path = self.folder / name
+        if not path.is_file():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def write_episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+        """Write the episodes of one update, every turn of them."""
+        lines = (json.dumps(asdict(e), default=_plain) for e in episodes)
+        self.write_text(f"episodes/step-{step:05d}.jsonl", "".join(f"{line}\n" for line in lines))
+
+    def episodes(self) -> Iterator[tuple[int, Episode]]:
+        """Every recorded episode with its step, oldest first."""
+        for path in sorted((self.folder / "episodes").glob("step-*.jsonl")):
+            step = int(path.stem.removeprefix("step-"))
+            for line in path.read_text(encoding="utf-8").splitlines():
+                yield step, _episode(json.loads(line))
+
+    def checkpoint(self, step: int, write: Callable[[Path], None], keep_last: int) -> Path:
+        """Let `write` fill a folder beside, seal it with hashes, rename it; drop all but the newest."""
+        final = self.folder / "checkpoints" / f"step-{step:05d}"
+        beside = final.with_name(final.name + ".part")
+        for stale in (beside, final):
+            shutil.rmtree(stale, ignore_errors=True)
+        beside.mkdir(parents=True)
+        write(beside)
+        hashes = {str(p.relative_to(beside)): _sha256(p) for p in _files(beside)}
+        manifest = {"step": step, "files": hashes}
+        (beside / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        os.replace(beside, final)
+        for old in self.checkpoints()[:-keep_last]:
+            shutil.rmtree(old)
+        return final
+
+    def checkpoints(self) -> list[Path]:
+        """Whole checkpoints, oldest first; a torn one has no manifest under its final name."""
+        found = (self.folder / "checkpoints").glob("step-*/manifest.json")
+        return sorted(p.parent for p in found if p.parent.suffix != ".part")
+
+    def latest_checkpoint(self) -> Path:
+        """The newest checkpoint whose files are what its manifest says."""
+        for folder in reversed(self.checkpoints()):
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            paths = {name: folder / name for name in manifest["files"]}
+            if all(p.is_file() and _sha256(p) == manifest["files"][n] for n, p in paths.items()):
+                return folder
+        raise CheckpointError(f"the run {self.folder} has no whole checkpoint")
+
+
+def runs_folder(given: Path | None) -> Path:
+    """Where runs are kept: as given, else `runs` in the working directory. ConfigError on a file."""
+    folder = given or Path("runs")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{str(folder)!r} is a file; name a folder for the runs")
+    return folder
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} can't be written to a transcript")
+
+
+def _episode(record: dict[str, Any]) -> Episode:
+    turns = (
+        Turn(**{**t, **{key: tuple(t[key]) for key in ("context_ids", "tokens", "logprobs")}})
+        for t in record["turns"]
+    )
+    messages = (Message(**{**m, "audience": frozenset(m["audience"])}) for m in record["messages"])
+    return Episode(
+        **{
+            **record,
+            "request": EpisodeRequest(**record["request"]),
+            "turns": tuple(turns),
+            "messages": tuple(messages),
+        }
+    )

@@ -1,0 +1,1 @@
+"""Plays episodes: one walk over a protocol, many at once."""

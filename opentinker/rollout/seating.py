@@ -1,0 +1,95 @@
+"""One face for both kinds of PettingZoo env, and the border where an env's faults become data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pettingzoo import AECEnv, ParallelEnv
+
+from opentinker.errors import EnvironmentFault
+
+Result = TypeVar("Result")
+
+
+class Table:
+    """An env that is being played: who is to move, what a seat sees, what its answers do.
+
+    All AEC bookkeeping of the walk is here: dead steps, one reward dict a step, flags that outlive
+    the removal of a seat. Whatever the env raises comes out as `EnvironmentFault`.
+    """
+
+    def __init__(self, env: AECEnv | ParallelEnv) -> None:
+        self._env: Any = env
+        self.parallel = isinstance(env, ParallelEnv)
+        self.name = str(env.metadata.get("name", type(env.unwrapped).__name__))
+        self.conversation = env.metadata.get("kind") == "conversation"
+        self._observations: Mapping[str, Any] = {}
+        self._infos: Mapping[str, Mapping[str, Any]] = {}
+        self.terminated = False
+        self.truncated = False
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """Every seat of the env, playing or not."""
+        return tuple(self._env.possible_agents)
+
+    def reset(self, seed: int, options: Mapping[str, Any] | None) -> None:
+        self.terminated = self.truncated = False
+        given = dict(options) if options else None
+        result = self._guard("reset", self._env.reset, seed=seed, options=given)
+        if self.parallel:
+            self._observations, self._infos = result
+
+    def agents(self) -> tuple[str, ...]:
+        """The seats that still play."""
+        return tuple(self._env.agents)
+
+    def current(self) -> tuple[str, ...]:
+        """The seats that the env selects: one, or in a simultaneous env all that play."""
+        agents = self._env.agents
+        if self.parallel or not agents:
+            return tuple(agents)
+        return (self._env.agent_selection,)
+
+    def observe(self, seat: str) -> str:
+        if self.parallel:
+            return str(self._observations.get(seat, ""))
+        return str(self._guard("observe", self._env.observe, seat))
+
+    def info(self, seat: str) -> Mapping[str, Any]:
+        return (self._infos if self.parallel else self._env.infos).get(seat, {})
+
+    def step(self, answers: Mapping[str, str]) -> Mapping[str, Any]:
+        """Make the moves and return what each seat was paid for them."""
+        if self.parallel:
+            moves = {seat: answers.get(seat, "") for seat in self._env.agents}
+            result = self._guard("step", self._env.step, moves)
+            self._observations, rewards, ended, cut, self._infos = result
+        else:
+            [(_, answer)] = answers.items()
+            self._guard("step", self._env.step, answer)
+            rewards = dict(self._env.rewards)
+            ended, cut = self._env.terminations, self._env.truncations
+        self.terminated |= any(ended.values())
+        self.truncated |= any(cut.values())
+        return rewards
+
+    def remove_finished(self) -> None:
+        """Take the dead steps that the AEC API asks for."""
+        env = self._env
+        while not self.parallel and env.agents:
+            seat = env.agent_selection
+            if not (env.terminations[seat] or env.truncations[seat]):
+                return
+            self._guard("step", env.step, None)
+
+    def _guard(self, name: str, call: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        try:
+            return call(*args, **kwargs)
+        except EnvironmentFault:
+            raise
+        except Exception as error:
+            raise EnvironmentFault(
+                f"{self.name}.{name} raised {type(error).__name__}: {error}"
+            ) from error

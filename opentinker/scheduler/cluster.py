@@ -1,0 +1,136 @@
+"""Ray's one home: a cluster that ends with its parent, and plain classes made actors on it.
+
+A worker is named by its import path, so that the process that drives a run loads no torch and no vLLM.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from opentinker.errors import EngineError, OpenTinkerError
+
+log = logging.getLogger(__name__)
+
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+class _Host:
+    """The actor: one object of a plain class, and a way to call it."""
+
+    def __init__(self) -> None:
+        self._target: Any = None
+
+    async def build(self, path: str, kwargs: Mapping[str, Any]) -> None:
+        # Not in __init__: what that raises reaches a caller only as a text in "actor died".
+        module, _, name = path.partition(":")
+        self._target = getattr(importlib.import_module(module), name)(**kwargs)
+
+    async def call(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        args = tuple([await a if isinstance(a, ray.ObjectRef) else a for a in args])
+        result = getattr(self._target, method)(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+
+class Worker:
+    """A plain object in a process of its own."""
+
+    def __init__(self, name: str, actor: Any, ready: Any) -> None:
+        self.name = name
+        self._actor = actor
+        self._ready = ready
+
+    async def ready(self) -> None:
+        """Wait until the object is made; raises what its constructor raised."""
+        await self.wait(self._ready)
+
+    def start(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Begin a call and return its reference; given to another call, its value goes there directly."""
+        return self._actor.call.remote(method, args, kwargs)
+
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method and wait. What it raises on purpose is raised here as it was."""
+        return await self.wait(self.start(method, *args, **kwargs))
+
+    async def wait(self, reference: Awaitable[Any]) -> Any:
+        try:
+            return await reference
+        except RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, OpenTinkerError):
+                raise cause from None
+            raise
+        except RayActorError as error:
+            raise EngineError(f"the worker {self.name!r} died: {error}") from error
+
+
+class Cluster:
+    """A local Ray cluster for the time of a `with` block, or the running one at `address`."""
+
+    def __init__(self, *, address: str | None = None, num_cpus: int | None = None) -> None:
+        self._address = address
+        self._num_cpus = num_cpus
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Cluster:
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        paths = [str(Path.cwd()), *(p for p in sys.path if p)]
+        environment = {**_QUIET, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+        ray.init(
+            address=self._address,
+            num_cpus=None if self._address else self._num_cpus,
+            include_dashboard=False if self._address is None else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": environment},
+        )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def worker(self, path: str, *, threads: int = 1, gpus: float = 0, **kwargs: Any) -> Worker:
+        """Start `path` (`"package.module:Class"`) with `kwargs` in a process with `threads` for numerics.
+
+        Actors take no CPU slot of Ray's: cores are shared on purpose, by `threads`.
+        """
+        count = str(threads)
+        environment = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+        actor = (
+            ray.remote(_Host)
+            .options(
+                num_cpus=0,
+                num_gpus=gpus,
+                max_concurrency=1000,
+                runtime_env={"env_vars": environment},
+            )
+            .remote()
+        )
+        worker = Worker(path.rpartition(":")[2], actor, actor.build.remote(path, kwargs))
+        self._workers.append(worker)
+        return worker
+
+    def stop(self, worker: Worker) -> None:
+        """End a worker's process."""
+        self._workers.remove(worker)
+        ray.kill(worker._actor)
+
+    def close(self) -> None:
+        """End every worker; end the cluster too where it was started here."""
+        for worker in list(self._workers):
+            self.stop(worker)
+        ray.shutdown()
