@@ -63,6 +63,14 @@ class Run:
         os.replace(beside, path)
         return path
 
+    def write_json(self, name: str, value: Any) -> None:
+        self.write_text(name, json.dumps(value, indent=1) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """The record of a `.json` file; empty where it does not exist."""
+        path = self.folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
     def set_status(self, state: State, step: int = 0, message: str = "") -> None:
         """How far the run is; `message` is the cause where it failed."""
         record = {
@@ -71,15 +79,15 @@ class Run:
             "message": message,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self.write_text("status.json", json.dumps(record, indent=1) + "\n")
+        self.write_json("status.json", record)
 
     def status(self) -> dict[str, Any]:
-        return json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+        return self.read_json("status.json")
 
     def append(self, name: str, record: Mapping[str, Any]) -> None:
         """Add a line to a `.jsonl` file."""
         with (self.folder / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(record, default=_plain) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The records of a `.jsonl` file; none where it does not exist yet."""

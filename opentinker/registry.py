@@ -164,6 +164,14 @@ def make_env(id: str, **kwargs: Any) -> AECEnv | ParallelEnv:
     return env
 
 
+def env_module(id: str) -> ModuleType:
+    """The module that defines the env's factory: what it says about the whole game is there."""
+    factory = _envs.find(id)
+    while isinstance(factory, partial):
+        factory = factory.func
+    return importlib.import_module(factory.__module__)
+
+
 def env_ids() -> list[str]:
     """Every env that has a name, sorted; PettingZoo's own are not listed."""
     return _envs.ids()

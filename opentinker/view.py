@@ -98,6 +98,8 @@ class _Viewed:
         env = self._foreign.env
         self.name = str(env.metadata.get("name", type(env.unwrapped).__name__))
         self.seats = tuple(env.possible_agents)
+        for seat in self.seats:
+            _actions(env, seat)
         self.words = words
         self.worst_reward = worst_reward
         self.moves: list[Mapping[str, str]] = []
@@ -244,6 +246,7 @@ def compact(value: Any, limit: int = 2000) -> str:
         text = "\n".join(f"plane {k}: {plane}" for k, plane in enumerate(planes) if plane)
     else:
         text = f"not 0: {_plane(array)}"
+    text = text or "all 0"
     return text if len(text) <= limit else f"{text[:limit]} ... ({len(text)} letters in all)"
 
 
@@ -262,8 +265,10 @@ def _make(kind: Any, id: str, **options: Any) -> Any:
     try:
         return pettingzoo.make(kind, id, **options)
     except (ImportError, FailedToImport) as error:
+        family = id.split("/")[0]
+        package = "opentinker" if family == "classic" else "pettingzoo"
         raise ConfigError(
-            f"PettingZoo's {id!r} needs more packages: pip install 'opentinker[classic]'"
+            f"PettingZoo's {id!r} needs more packages: pip install '{package}[{family}]'"
         ) from error
 
 

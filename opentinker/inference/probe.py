@@ -67,5 +67,5 @@ def compare(
                     f"{who} does not answer as the learner does: a logprob is off by {gap:.3g}, "
                     f"allowed is {tolerance:.3g}"
                 )
-        worst = max([worst, *gaps])
+        worst = max([worst, *map(float, gaps)])
     return worst

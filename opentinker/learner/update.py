@@ -167,6 +167,10 @@ class PolicyLearner:
     def _loss_of(self, chosen: Chosen, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The micro-batch's share of the update's loss, and metrics [N] of its tokens."""
         settings = self._settings
+        reference = None
+        if self._reference is not None:
+            with torch.no_grad():
+                reference = self._distribution(self._reference, chosen)
         distribution = self._distribution(self._policy, chosen)
         logprobs = token_logprobs(distribution, chosen.tokens)
         loss, metrics = self._loss(logprobs, chosen.old_logprobs, chosen.advantages, chosen.weights)
@@ -174,9 +178,7 @@ class PolicyLearner:
         if bonus := at(settings.entropy, progress):
             loss = loss - bonus * (chosen.weights * spread).sum()
         metrics["entropy"] = spread.detach()
-        if self._reference is not None:
-            with torch.no_grad():
-                reference = self._distribution(self._reference, chosen)
+        if reference is not None:
             apart = divergence(distribution, reference)
             loss = loss + at(settings.kl, progress) * (chosen.weights * apart).sum()
             metrics["kl"] = apart.detach()

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -151,7 +152,7 @@ class BaseModel:
             raise CheckpointError(f"no adapter of policy {policy!r} in {str(folder)!r}")
         try:
             self.load_adapter(policy, AdapterWeights(self.spec(policy), load_file(file)))
-        except ConfigError as error:
+        except (ConfigError, SafetensorError) as error:
             raise CheckpointError(f"{str(file)!r}: {error}") from error
 
     def copy_adapter(self, source: str, target: str) -> None:
@@ -162,7 +163,10 @@ class BaseModel:
 
     @contextmanager
     def active(self, policy: str | None) -> Iterator[None]:
-        """The network answers with this adapter, or with none of them, until the block ends."""
+        """The network answers with this adapter, or with none of them, until the block ends.
+
+        PEFT gives gradients to the adapter made active last: go backward before another one is.
+        """
         if policy is not None:
             self._known(policy)
         if self._peft is None:

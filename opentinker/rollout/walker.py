@@ -95,11 +95,14 @@ class Walk:
         table, state, protocol = self._table, self._state, self._protocol
         table.reset(self._request.seed, self._request.options)
         table.remove_finished()
-        name = protocol.start
+        name, entered = protocol.start, 0
         while name != END:
             if state.turns >= self._limits.turns:
                 return "truncated", f"the limit of {self._limits.turns} turns was reached"
             stage = protocol.stage(name)
+            entered += 1
+            if entered > 2 * self._limits.turns:
+                return "truncated", f"{entered} stages were entered for {state.turns} answers"
             state.visits[name] = state.visits.get(name, 0) + 1
             agents = table.agents() or table.seats
             state.current = table.current()

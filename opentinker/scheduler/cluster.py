@@ -5,6 +5,7 @@ A worker is named by its import path, so that the process that drives a run load
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import logging
@@ -33,13 +34,24 @@ class _Host:
 
     def __init__(self) -> None:
         self._target: Any = None
+        self._built = asyncio.Event()
+        self._fault: Exception | None = None
 
     async def build(self, path: str, kwargs: Mapping[str, Any]) -> None:
         # Not in __init__: what that raises reaches a caller only as a text in "actor died".
         module, _, name = path.partition(":")
-        self._target = getattr(importlib.import_module(module), name)(**kwargs)
+        try:
+            self._target = getattr(importlib.import_module(module), name)(**kwargs)
+        except Exception as error:
+            self._fault = error
+            raise
+        finally:
+            self._built.set()
 
     async def call(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        await self._built.wait()  # calls of an async actor may overtake one another
+        if self._fault is not None:
+            raise self._fault
         args = tuple([await a if isinstance(a, ray.ObjectRef) else a for a in args])
         result = getattr(self._target, method)(*args, **kwargs)
         return await result if inspect.isawaitable(result) else result
@@ -103,8 +115,10 @@ class Cluster:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def worker(self, path: str, *, threads: int = 1, gpus: float = 0, **kwargs: Any) -> Worker:
-        """Start `path` (`"package.module:Class"`) with `kwargs` in a process with `threads` for numerics.
+    def worker(
+        self, path: str, keywords: Mapping[str, Any], *, threads: int = 1, gpus: float = 0
+    ) -> Worker:
+        """Start `path` (`"package.module:Class"`) with `keywords`, with `threads` for numerics.
 
         Actors take no CPU slot of Ray's: cores are shared on purpose, by `threads`.
         """
@@ -120,7 +134,7 @@ class Cluster:
             )
             .remote()
         )
-        worker = Worker(path.rpartition(":")[2], actor, actor.build.remote(path, kwargs))
+        worker = Worker(path.rpartition(":")[2], actor, actor.build.remote(path, keywords))
         self._workers.append(worker)
         return worker
 

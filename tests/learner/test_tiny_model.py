@@ -91,7 +91,15 @@ def test_tags_and_words_are_one_token_wherever_they_stand(tiny: Path, tag: str) 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "  two  blanks ", "\r\n\t\x00", "Ünïcödé 世界 🎲👩‍🚀", "[unknown tag] [x", "\u00a0\u2028]", "[[bet]]"],
+    [
+        "",
+        "  two  blanks ",
+        "\r\n\t\x00",
+        "Ünïcödé 世界 🎲👩‍🚀",
+        "[unknown tag] [x",
+        "\u00a0\u2028]",
+        "[[bet]]",
+    ],
 )
 def test_any_text_survives_encoding(tiny: Path, text: str) -> None:
     renderer = Renderer.load(tiny)
@@ -141,6 +149,9 @@ def test_a_renderer_carries_a_conversation_over_it(tiny: Path) -> None:
     opening = renderer.opening("hello", "rules")
     answer = renderer.answer_ids("[bet]")
     following = renderer.following("[call]", answer[-1])
-    text = "<|system|>rules<|end|><|user|>hello<|end|><|assistant|>[bet]<|end|><|user|>[call]<|end|><|assistant|>"
+    text = (
+        "<|system|>rules<|end|><|user|>hello<|end|><|assistant|>[bet]<|end|>"
+        "<|user|>[call]<|end|><|assistant|>"
+    )
     assert (*opening, *answer, *following) == renderer.encode(text)
     assert len(answer) == 2

@@ -157,7 +157,10 @@ def test_a_spec_that_the_model_cannot_have_is_refused(
 def test_names_are_unique_and_unknown_ones_are_named(base: BaseModel) -> None:
     with pytest.raises(ConfigError, match="'alice' has an adapter already"):
         base.add_adapter("alice", SPECS["alice"])
-    with pytest.raises(UnknownNameError, match="'alica'; did you mean 'alice'"), base.active("alica"):
+    with (
+        pytest.raises(UnknownNameError, match="'alica'; did you mean 'alice'"),
+        base.active("alica"),
+    ):
         pass
 
 

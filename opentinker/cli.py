@@ -1,0 +1,136 @@
+"""The command line: run an experiment, read its transcripts, look at a protocol."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from opentinker.errors import ConfigError, OpenTinkerError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Simulate and train several language-model agents at once.",
+)
+console = Console()
+errors = Console(stderr=True)
+
+Runs = Annotated[Path, typer.Option("--runs", help="The folder that holds the runs.")]
+
+
+@app.command()
+def run(
+    experiment: Annotated[Path, typer.Argument(help="An experiment.toml.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key: train.updates=20.")
+    ] = None,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Run an experiment, and what it comes after, to the end."""
+    from opentinker.console import RichWatcher
+    from opentinker.recorder import runs_folder
+    from opentinker.scheduler.jobs import run_experiment
+
+    watcher = RichWatcher(console)
+    try:
+        done = run_experiment(experiment, set_ or (), runs_folder(runs), watcher)
+    finally:
+        watcher.close()
+    console.print(f"done: {done.folder}", highlight=False)
+
+
+@app.command()
+def transcripts(
+    run: Annotated[str, typer.Argument(help="A run: its folder, or its name under --runs.")],
+    episode: Annotated[str | None, typer.Option(help="Only this episode, by id.")] = None,
+    step: Annotated[int | None, typer.Option(help="Only this step; the last by default.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 3,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Show episodes to read."""
+    from opentinker.recorder import Run
+    from opentinker.rollout.transcript import lines
+
+    found = list(Run.open(runs, run).episodes())
+    if not found:
+        raise ConfigError(f"the run {run!r} has no recorded episodes yet")
+    if episode is not None:
+        wanted = episode.zfill(7) if episode.isdigit() else episode
+        chosen = [pair for pair in found if pair[1].request.id == wanted]
+        if not chosen:
+            ids = [e.request.id for _, e in found]
+            raise ConfigError(f"no episode {episode!r} is recorded; there are {ids[0]} to {ids[-1]}")
+    else:
+        last = found[-1][0] if step is None else step
+        chosen = [pair for pair in found if pair[0] == last][:count]
+        if not chosen:
+            steps = sorted({number for number, _ in found})
+            raise ConfigError(f"no episodes of step {step}; there are steps {steps[0]} to {steps[-1]}")
+    for number, each in chosen:
+        title = f"step {number}, episode {each.request.id}: {each.env}, {each.outcome}"
+        console.print(Panel(Text("\n".join(lines(each))), title=title, title_align="left"))
+
+
+@app.command()
+def protocol(
+    name: Annotated[str, typer.Argument(help="A protocol's name.")],
+    env: Annotated[str, typer.Option(help="The env whose seats it is built for.")] = "kuhn_poker_v0",
+    draw: Annotated[bool, typer.Option("--draw", help="Draw the graph as Mermaid text.")] = False,
+    png: Annotated[Path | None, typer.Option(help="Draw it into this PNG file.")] = None,
+) -> None:
+    """Check a protocol against an env, and draw it."""
+    from opentinker.protocol import EnvFacts
+    from opentinker.registry import make_env, make_protocol
+
+    facts = EnvFacts.of(make_env(env))
+    graph = make_protocol(name, facts.seats)
+    graph.check(facts)
+    if png is not None:
+        graph.draw_png(png)
+        console.print(f"drawn: {png}", highlight=False)
+    if draw:
+        console.print(graph.draw("mermaid"), highlight=False, markup=False)
+    elif png is None:
+        for stage in graph.stages.values():
+            console.print(f"{stage.name}: {', '.join(stage.seats)} {stage.kind}", markup=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code: 2 for what can't run as asked, 1 for a failure."""
+    # A supervisor's SIGTERM ends a run as Ctrl-C does: with its processes, and a status.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        app(args=arguments, standalone_mode=False)
+    except typer.Exit as done:
+        return done.exit_code
+    except ConfigError as error:
+        errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 2
+    except OpenTinkerError as error:
+        errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        errors.print("interrupted; the run's status.json says how far it came")
+        return 130
+    except Exception as error:
+        shown = getattr(error, "show", None)
+        if shown is None:  # not one of the command line's own usage errors
+            raise
+        shown()
+        return int(getattr(error, "exit_code", 2))
+    return 0
+
+
+def entry() -> None:
+    """What the `opentinker` command calls."""
+    sys.exit(main())

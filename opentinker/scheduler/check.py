@@ -1,0 +1,180 @@
+"""Everything that can be known to be wrong before Ray or an engine starts, and what follows from it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opentinker.config import AgentSection, Experiment, RLExperiment, load_experiment
+from opentinker.errors import ConfigError, UnknownNameError
+from opentinker.experience import credit
+from opentinker.game import Node
+from opentinker.protocol import EnvFacts
+from opentinker.registry import agent_factory, agent_ids, env_module, make_env, make_protocol
+from opentinker.rollout.walker import Limits
+from opentinker.rollout.worker import AgentSpec, RolloutPlan
+from opentinker.types import SamplingParams
+
+EQUILIBRIUM = "equilibrium"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An experiment that fits its env: who sits where, and how to play. `plan.model` is still open."""
+
+    experiment: Experiment
+    source: Path
+    seats: tuple[str, ...]
+    cast: Mapping[str, str]
+    plan: RolloutPlan
+    tree: Node | None
+    """the env's exact game tree, where it gives one"""
+    after: Checked | None
+
+    def policy_seats(self, policy: str) -> list[str]:
+        return [seat for seat, name in self.cast.items() if name == policy]
+
+
+def check(source: Path, experiment: Experiment) -> Checked:
+    """Look every name up, make the env and the protocol once, and fit them together.
+
+    Raises `ConfigError` in one line that names the file, the thing, and what is allowed.
+    """
+    try:
+        return _check(source, experiment)
+    except ConfigError as error:
+        if str(error).startswith(str(source.parent)):
+            raise
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _check(source: Path, experiment: Experiment) -> Checked:
+    folder = str(source.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # modules beside the experiment's file are part of it
+    for module in experiment.modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"modules: importing {module!r} failed: {error}") from error
+    env = make_env(experiment.env.id, **experiment.env.options)
+    facts = EnvFacts.of(env)
+    protocol = make_protocol(
+        experiment.protocol.id, facts.seats, **experiment.protocol.options
+    )
+    protocol.check(facts)
+    cast, agents = _cast(experiment, facts.seats)
+    tree = _part(experiment.env.id, "game_tree")
+    policies: dict[str, SamplingParams] = {}
+    if isinstance(experiment, RLExperiment):
+        sampling = experiment.sampling
+        params = SamplingParams(sampling.max_tokens, sampling.temperature)
+        policies = dict.fromkeys(experiment.policies, params)
+        agents |= _opponents(experiment)
+        if experiment.evaluate.exploitability and tree is None:
+            raise ConfigError(
+                f"evaluate.exploitability: env {experiment.env.id!r} has no game_tree(); set it to false"
+            )
+        credit.make(experiment.train.credit, **experiment.train.credit_options)
+    for name, spec in agents.items():
+        _try_agent(name, spec)
+    limits = experiment.limits
+    plan = RolloutPlan(
+        env=experiment.env.id,
+        protocol=experiment.protocol.id,
+        env_options=experiment.env.options,
+        protocol_options=experiment.protocol.options,
+        policies=policies,
+        agents=agents,
+        seed=experiment.seed,
+        limits=Limits(limits.turns, limits.turn_seconds, limits.episode_seconds),
+        modules=tuple(experiment.modules),
+    )
+    return Checked(experiment, source, facts.seats, cast, plan, tree, _after(source, experiment))
+
+
+def _cast(
+    experiment: Experiment, seats: tuple[str, ...]
+) -> tuple[dict[str, str], dict[str, AgentSpec]]:
+    """Seat -> name, and the agents behind the names that are no policies."""
+    for seat in experiment.cast:
+        if seat not in seats:
+            raise UnknownNameError("seat in [cast]", seat, seats)
+    for seat in seats:
+        if seat not in experiment.cast:
+            raise ConfigError(
+                f"seat {seat!r} of env {experiment.env.id!r} has no agent; add it to [cast] "
+                f"(given: {', '.join(experiment.cast)})"
+            )
+    policies = experiment.policies if isinstance(experiment, RLExperiment) else {}
+    cast: dict[str, str] = {}
+    agents: dict[str, AgentSpec] = {}
+    for seat, who in experiment.cast.items():
+        if isinstance(who, AgentSection):
+            cast[seat] = f"{who.kind}@{seat}"
+            agents[cast[seat]] = AgentSpec(who.kind, who.options())
+            continue
+        cast[seat] = who
+        if who not in policies:
+            agents[who] = _named(experiment, who, list(policies), f"agent of seat {seat!r}")
+    for policy in policies:
+        if policy not in cast.values():
+            raise ConfigError(
+                f"policy {policy!r} has no seat; the cast is "
+                + ", ".join(f"{seat} = {name}" for seat, name in cast.items())
+            )
+    return cast, agents
+
+
+def _named(experiment: Experiment, name: str, policies: list[str], what: str) -> AgentSpec:
+    section = experiment.agents.get(name)
+    if section is not None:
+        return AgentSpec(section.kind, section.options())
+    try:
+        agent_factory(name)
+    except UnknownNameError:
+        known = {*policies, *experiment.agents, *agent_ids()}
+        raise UnknownNameError(what, name, known) from None
+    return AgentSpec(name)
+
+
+def _opponents(experiment: RLExperiment) -> dict[str, AgentSpec]:
+    found = {}
+    for name in experiment.evaluate.against:
+        if name == EQUILIBRIUM:
+            table = _part(experiment.env.id, "equilibrium")
+            if table is None:
+                raise ConfigError(
+                    f"evaluate.against: env {experiment.env.id!r} has no equilibrium(); name another agent"
+                )
+            found[name] = AgentSpec("tabular", {"table": table})
+        else:
+            found[name] = _named(experiment, name, [], "agent in evaluate.against")
+    return found
+
+
+def _try_agent(name: str, spec: AgentSpec) -> None:
+    """Make the agent once, so that wrong options are found now."""
+    try:
+        agent_factory(spec.kind)(**spec.options, seat="", seed=0)
+    except TypeError as error:
+        raise ConfigError(f"agent {name!r} of kind {spec.kind!r}: {error}") from error
+
+
+def _part(env: str, name: str) -> Any:
+    """What the env's module says about the whole game, called without arguments; None if nothing."""
+    part = getattr(env_module(env), name, None)
+    return None if part is None else part()
+
+
+def _after(source: Path, experiment: Experiment) -> Checked | None:
+    if experiment.after is None:
+        return None
+    path = source.parent / experiment.after
+    if not path.is_file():
+        raise ConfigError(f"after: no experiment file {str(path)!r}")
+    return check(path, load_experiment(path))
