@@ -15,6 +15,7 @@ from opentinker.learner.weights import BaseModel
 from opentinker.types import AdapterSpec, TrainBatch
 
 SPEC = AdapterSpec(4, 8.0)
+VOCABULARY = 40
 
 Rows = Callable[..., list]
 MakeBatch = Callable[..., TrainBatch]
@@ -252,14 +253,31 @@ def test_schedules_follow_progress(model: str, make_batch: MakeBatch, random_row
     assert rates == pytest.approx([1e-2, 5e-3, 0.0])
 
 
-def test_cross_entropy_memorizes_through_an_adapter(
+def lowest_loss(model: str, tokens: torch.Tensor) -> float:
+    """What the frozen head allows at best: the last norm puts all hidden states on a sphere."""
+    weight = AutoModelForCausalLM.from_pretrained(model).lm_head.weight.detach()
+    hidden = weight[tokens].clone().requires_grad_()
+    optimizer = torch.optim.Adam([hidden], lr=0.05)
+    found = []
+    for _ in range(300):
+        states = hidden / hidden.norm(dim=-1, keepdim=True) * weight.shape[1] ** 0.5
+        loss = torch.nn.functional.cross_entropy(states @ weight.T, tokens)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return min(found)
+
+
+def test_cross_entropy_through_an_adapter_reaches_the_best_that_the_frozen_head_allows(
     model: str, make_batch: MakeBatch, random_rows: Rows
 ) -> None:
     _, made = learner(model, loss="cross_entropy", learning_rate=1e-2)
     batch = make_batch(random_rows(4))
+    floor = lowest_loss(model, torch.from_numpy(batch.ids[batch.trained]).long())
     losses = [made.update([batch], 0.0).metrics["loss"] for _ in range(120)]
     assert losses[0] > 2.0
-    assert losses[-1] < 0.05
+    assert floor - 1e-4 < losses[-1] < floor + 0.02
 
 
 @pytest.mark.parametrize("kl", [0.0, 0.1])
@@ -272,22 +290,24 @@ def test_a_contextual_bandit_is_solved_in_seconds(model: str, kl: float) -> None
     prompts = torch.tensor([[5, 6, 7], [5, 8, 7]])
     last = np.zeros((64, 4), np.bool_)
     last[:, 3] = True
+    pays = torch.arange(VOCABULARY)[None, :] % 2 == torch.arange(2)[:, None]
     earned = []
     for step in range(100):
         with torch.no_grad(), base.active("alice"):
-            logs = torch.log_softmax(base.network(input_ids=prompts).logits[which, -1], -1)
+            logs = torch.log_softmax(base.network(input_ids=prompts).logits[:, -1], -1)
+        earned.append((logs.exp() * pays).sum(-1).mean().item())
+        logs = logs[which]
         tokens = torch.multinomial(logs.exp(), 1, generator=generator)
-        rewards = (tokens[:, 0] % 2 == which).float()
+        rewards = pays[which, tokens[:, 0]].float()
         batch = TrainBatch(
             policy="alice",
             ids=torch.cat([prompts[which], tokens], 1).int().numpy(),
             lengths=np.full(64, 4, np.int32),
             trained=last,
-            advantages=last * (rewards - rewards.mean()).numpy()[:, None],
-            logprobs=last * logs.gather(1, tokens).numpy(),
+            advantages=np.where(last, (rewards - rewards.mean()).numpy()[:, None], np.float32(0)),
+            logprobs=np.where(last, logs.gather(1, tokens).numpy(), np.float32(0)),
             versions=np.where(last, made.version, -1).astype(np.int32),
         )
         assert made.update([batch], step / 100).metrics["mismatch_max"] < 1e-4
-        earned.append(rewards.mean().item())
     assert earned[0] < 0.6
-    assert np.mean(earned[-10:]) > 0.95
+    assert earned[-1] > 0.95
