@@ -39,5 +39,7 @@ def make(*, table: Table | str, seat: str, seed: int) -> Agent:
     """`table` is the mapping itself, or `"package.module:function"` that returns it."""
     rows = load_object(table)() if isinstance(table, str) else table
     if not isinstance(rows, Mapping):
-        raise ConfigError(f"table {table!r} is a {type(rows).__name__}, not a mapping of states to rows")
+        raise ConfigError(
+            f"table {table!r} is a {type(rows).__name__}, not a mapping of states to rows"
+        )
     return TabularAgent(rows, seed)

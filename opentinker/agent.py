@@ -1,7 +1,7 @@
 """The contract of an agent: who sits in a seat and answers for it.
 
-An agent object lives for one episode in one seat, so it may keep what it saw. The walker makes it by
-calling the registered factory, asks it turn by turn, and builds the `Turn` from its `Answer`.
+An agent object lives for one episode in one seat, so it may keep what it saw. The walker makes it
+by calling the registered factory, asks it turn by turn, and builds the `Turn` from its `Answer`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class View:
     """All that a seat may know when it is asked.
 
     `prompt` is the text to answer: the stage's template filled in, the words heard since the seat's
-    last turn, and the observation. `legal_actions` is None for free text. `infostate` is the env's own
-    name of what the seat knows, where it has one (tabular agents and solvers read it). `window` is how
-    many past turns of its own the seat may see; None is all, 0 is none.
+    last turn, and the observation. `legal_actions` is None for free text. `infostate` is the env's
+    own name of what the seat knows, where it has one (tabular agents and solvers read it).
+    `window` is how many past turns of its own the seat may see; None is all, 0 is none.
     """
 
     seat: str
@@ -50,6 +50,6 @@ class Agent(Protocol):
 
 
 class AgentFactory(Protocol):
-    """Makes an agent for `seat`; `seed` is the episode's and seat's own, so play can be repeated."""
+    """Makes an agent for `seat`; `seed` is of this episode and seat, so play can be repeated."""
 
     def __call__(self, *, seat: str, seed: int) -> Agent: ...

@@ -25,6 +25,9 @@ app = typer.Typer(
 console = Console()
 errors = Console(stderr=True)
 
+INTERRUPTED = 130
+"""The exit code of a shell's command that Ctrl-C ended."""
+
 Runs = Annotated[Path, typer.Option("--runs", help="The folder that holds the runs.")]
 
 
@@ -69,13 +72,17 @@ def transcripts(
         chosen = [pair for pair in found if pair[1].request.id == wanted]
         if not chosen:
             ids = [e.request.id for _, e in found]
-            raise ConfigError(f"no episode {episode!r} is recorded; there are {ids[0]} to {ids[-1]}")
+            raise ConfigError(
+                f"no episode {episode!r} is recorded; there are {ids[0]} to {ids[-1]}"
+            )
     else:
         last = found[-1][0] if step is None else step
         chosen = [pair for pair in found if pair[0] == last][:count]
         if not chosen:
             steps = sorted({number for number, _ in found})
-            raise ConfigError(f"no episodes of step {step}; there are steps {steps[0]} to {steps[-1]}")
+            raise ConfigError(
+                f"no episodes of step {step}; there are steps {steps[0]} to {steps[-1]}"
+            )
     for number, each in chosen:
         title = f"step {number}, episode {each.request.id}: {each.env}, {each.outcome}"
         console.print(Panel(Text("\n".join(lines(each))), title=title, title_align="left"))
@@ -84,7 +91,9 @@ def transcripts(
 @app.command()
 def protocol(
     name: Annotated[str, typer.Argument(help="A protocol's name.")],
-    env: Annotated[str, typer.Option(help="The env whose seats it is built for.")] = "kuhn_poker_v0",
+    env: Annotated[
+        str, typer.Option(help="The env whose seats it is built for.")
+    ] = "kuhn_poker_v0",
     draw: Annotated[bool, typer.Option("--draw", help="Draw the graph as Mermaid text.")] = False,
     png: Annotated[Path | None, typer.Option(help="Draw it into this PNG file.")] = None,
 ) -> None:
@@ -110,9 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A supervisor's SIGTERM ends a run as Ctrl-C does: with its processes, and a status.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     try:
-        app(args=arguments, standalone_mode=False)
-    except typer.Exit as done:
-        return done.exit_code
+        code = app(args=arguments, standalone_mode=False)
     except ConfigError as error:
         errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         return 2
@@ -120,15 +127,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         return 1
     except (KeyboardInterrupt, typer.Abort):
-        errors.print("interrupted; the run's status.json says how far it came")
-        return 130
+        code = INTERRUPTED
     except Exception as error:
         shown = getattr(error, "show", None)
         if shown is None:  # not one of the command line's own usage errors
             raise
         shown()
         return int(getattr(error, "exit_code", 2))
-    return 0
+    if code == INTERRUPTED:  # as typer gives back a Ctrl-C
+        errors.print("interrupted; the run's status.json says how far it came")
+    return code if isinstance(code, int) else 0
 
 
 def entry() -> None:

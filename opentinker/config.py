@@ -191,7 +191,10 @@ class SFTExperiment(_Experiment):
 
 
 Experiment = RLExperiment | SFTExperiment
-_KINDS: dict[str, type[RLExperiment] | type[SFTExperiment]] = {"rl": RLExperiment, "sft": SFTExperiment}
+_KINDS: dict[str, type[RLExperiment] | type[SFTExperiment]] = {
+    "rl": RLExperiment,
+    "sft": SFTExperiment,
+}
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -217,7 +220,9 @@ def parse_experiment(table: Mapping[str, Any], source: str = "experiment") -> Ex
     """An experiment from a table as TOML gives it; `source` names it in errors."""
     job = table.get("job", "rl")
     if job not in _KINDS:
-        raise ConfigError(f"{source}: unknown job {job!r}{_nearest(str(job), _KINDS)}; known: rl, sft")
+        raise ConfigError(
+            f"{source}: unknown job {job!r}{_nearest(str(job), _KINDS)}; known: rl, sft"
+        )
     try:
         return _KINDS[job].model_validate(dict(table))
     except ValidationError as error:
@@ -259,7 +264,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "missing":
         return f"{where!r} is missing{more}"
     if first["type"] == "value_error":
-        return f"{str(first['ctx']['error'])}{more}"
+        return f"{first['ctx']['error']!s}{more}"
     message = first["msg"][0].lower() + first["msg"][1:]
     return f"{where} = {first['input']!r}: {message}{more}"
 

@@ -29,7 +29,9 @@ class RichWatcher:
 
     def phase(self, text: str) -> None:
         self._end_bar()
-        self._console.print(f"[dim]{perf_counter() - self._began:6.1f} s[/] {text}", highlight=False)
+        self._console.print(
+            f"[dim]{perf_counter() - self._began:6.1f} s[/] {text}", highlight=False
+        )
 
     def step(self, row: Mapping[str, float], step: int, total: int) -> None:
         every = max(1, total // 30)

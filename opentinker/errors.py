@@ -1,15 +1,15 @@
 """Every error that OpenTinker raises on purpose, one tree, each also kin of a standard error.
 
-    OpenTinkerError
-    ├── ConfigError (ValueError)          an experiment that can't run; the CLI exits with 2
-    │   ├── UnknownNameError (LookupError)  a name that nothing is registered under
-    │   └── ProtocolError                 a graph that can't be walked over this env
-    ├── EnvironmentFault (RuntimeError)   an env that broke its contract; fails one episode, not the job
-    ├── RenderingError (ValueError)       a chat template or tokenizer that can't carry a conversation
-    ├── EngineError (RuntimeError)        an inference engine that died or answered wrongly
-    │   └── PublishError                  a published version does not answer as the learner does
-    ├── LearningError (RuntimeError)      too many updates in a row with a non-finite loss or gradient
-    └── CheckpointError (OSError)         a checkpoint that is missing, torn or does not fit
+OpenTinkerError
+├── ConfigError (ValueError)          an experiment that can't run; the CLI exits with 2
+│   ├── UnknownNameError (LookupError)  a name that nothing is registered under
+│   └── ProtocolError                 a graph that can't be walked over this env
+├── EnvironmentFault (RuntimeError)   an env that broke its contract; fails one episode
+├── RenderingError (ValueError)       a chat template that can't carry a conversation
+├── EngineError (RuntimeError)        an inference engine that died or answered wrongly
+│   └── PublishError                  a published version does not answer as the learner does
+├── LearningError (RuntimeError)      too many updates in a row that were not finite
+└── CheckpointError (OSError)         a checkpoint that is missing, torn or does not fit
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ProtocolError(ConfigError):
 
 
 class EnvironmentFault(OpenTinkerError, RuntimeError):
-    """An env that raised, timed out or broke the PettingZoo API: the episode fails, the job goes on."""
+    """An env that raised or broke the PettingZoo API: the episode fails, the job goes on."""
 
 
 class RenderingError(OpenTinkerError, ValueError):

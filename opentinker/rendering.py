@@ -16,7 +16,11 @@ from typing import Any
 from opentinker.errors import RenderingError
 from opentinker.types import Completion
 
-_SYSTEM, _USERS, _ANSWERS = "XsystemX", ("XuseroneX", "XusertwoX", "XuserthreeX"), ("XanswoneX", "XanswtwoX")
+_SYSTEM, _USERS, _ANSWERS = (
+    "XsystemX",
+    ("XuseroneX", "XusertwoX", "XuserthreeX"),
+    ("XanswoneX", "XanswtwoX"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,9 @@ class Renderer:
             if index < turns - 1:
                 messages.append({"role": "assistant", "content": _ANSWERS[index]})
         return str(
-            self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            self._tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False
+            )
         )
 
     def _take_apart(self, system: str | None) -> _Pieces:

@@ -75,7 +75,7 @@ class SampleRequest:
 class Completion:
     """What an engine sampled: ids (the end token included when it was sampled) and their logprobs.
 
-    `logprobs[t]` is the natural log of the probability, at the sampling temperature, of `tokens[t]`.
+    `logprobs[t]` is the natural log of the probability of `tokens[t]` at the sampling temperature.
     """
 
     tokens: tuple[int, ...]
@@ -104,10 +104,10 @@ class Message:
 class Turn:
     """One answer by one seat in one stage: what it saw, what it said, what became of it.
 
-    `context_ids` are the ids that this turn ADDED to the seat's conversation before the answer, so an
-    episode's record grows linearly; with `fresh` the conversation was cut and they are the whole
-    prompt (a new trajectory segment). A turn of an agent without tokens (script, random) has
-    `policy` None and empty ids.
+    `observation` is all the text that was shown. `context_ids` are the ids that this turn ADDED to
+    the seat's conversation before the answer, so an episode's record grows linearly; with `fresh`
+    the conversation was cut and they are the whole prompt (a new trajectory segment). A turn of an
+    agent without tokens (script, random) has `policy` None and empty ids.
     """
 
     index: int
@@ -183,8 +183,8 @@ class Play:
 class Trajectory:
     """One segment of one seat's conversation, as tokens to train on.
 
-    `turn[t]` is the index k of the seat's turn (as in `Play`) that sampled token t, or -1 for a token
-    that nobody sampled here (prompt, other seats' words, end tokens put in by the renderer).
+    `turn[t]` is the index k of the seat's turn (as in `Play`) that sampled token t, or -1 for a
+    token that nobody sampled here (prompt, other seats' words, end tokens put in by the renderer).
     """
 
     episode: str

@@ -98,9 +98,7 @@ def tabulate(
         row = {a: math.exp(math.fsum(float(x) for x in scores[name, a])) for a in state.answers}
         mass = math.fsum(row.values())
         illegal += max(0.0, 1.0 - mass) / len(prompts)
-        table[name] = {
-            a: p / mass if mass > 0 else 1.0 / len(row) for a, p in row.items()
-        }
+        table[name] = {a: p / mass if mass > 0 else 1.0 / len(row) for a, p in row.items()}
     return table, illegal
 
 

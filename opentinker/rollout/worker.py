@@ -56,9 +56,7 @@ class RolloutWorker:
         self._plan = plan
         self._sampler = sampler
         self._renderer = Renderer.load(plan.model) if plan.policies else None
-        self._factories = {
-            name: agent_factory(spec.kind) for name, spec in plan.agents.items()
-        }
+        self._factories = {name: agent_factory(spec.kind) for name, spec in plan.agents.items()}
         self._idle: list[Table] = []
         first = self._take()
         self._protocol: Protocol = make_protocol(

@@ -63,9 +63,7 @@ def _check(source: Path, experiment: Experiment) -> Checked:
             raise ConfigError(f"modules: importing {module!r} failed: {error}") from error
     env = make_env(experiment.env.id, **experiment.env.options)
     facts = EnvFacts.of(env)
-    protocol = make_protocol(
-        experiment.protocol.id, facts.seats, **experiment.protocol.options
-    )
+    protocol = make_protocol(experiment.protocol.id, facts.seats, **experiment.protocol.options)
     protocol.check(facts)
     cast, agents = _cast(experiment, facts.seats)
     tree = _part(experiment.env.id, "game_tree")

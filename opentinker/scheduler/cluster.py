@@ -1,6 +1,6 @@
 """Ray's one home: a cluster that ends with its parent, and plain classes made actors on it.
 
-A worker is named by its import path, so that the process that drives a run loads no torch and no vLLM.
+A worker is named by its import path, so that the process that drives a run loads no torch.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Worker:
         await self.wait(self._ready)
 
     def start(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Begin a call and return its reference; given to another call, its value goes there directly."""
+        """Begin a call and return its reference; as an argument its value goes worker to worker."""
         return self._actor.call.remote(method, args, kwargs)
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +125,7 @@ class Cluster:
         count = str(threads)
         environment = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
         actor = (
-            ray.remote(_Host)
+            ray.remote(_Host)  # pyright: ignore[reportFunctionMemberAccess]
             .options(
                 num_cpus=0,
                 num_gpus=gpus,

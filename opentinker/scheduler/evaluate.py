@@ -1,4 +1,4 @@
-"""What policies are worth against fixed opponents, by play; and their exact exploitability, by solving."""
+"""What policies are worth: against fixed opponents by play, and exactly by solving the game."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ async def play_matches(
     matches: dict[tuple[str, str], list[Episode]] = {}
     for (against, seat, _), episode in zip(asked, played, strict=True):
         matches.setdefault((against, seat), []).append(episode)
-    return [
-        _match(cast[seat], seat, against, found) for (against, seat), found in matches.items()
-    ]
+    return [_match(cast[seat], seat, against, found) for (against, seat), found in matches.items()]
 
 
 def _match(policy: str, seat: str, against: str, episodes: Sequence[Episode]) -> Match:

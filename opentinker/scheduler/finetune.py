@@ -103,9 +103,7 @@ def examples(
     return found
 
 
-async def base_model(
-    experiment: Experiment, run: Run, tuner: Worker, texts: Sequence[str]
-) -> Path:
+async def base_model(experiment: Experiment, run: Run, tuner: Worker, texts: Sequence[str]) -> Path:
     """The folder of the model that `experiment` starts from; the tiny one is made in the run."""
     if experiment.model != "tiny":
         return model_folder(experiment.model)
@@ -115,7 +113,7 @@ async def base_model(
 
 
 def model_folder(name: str) -> Path:
-    """The folder of a model: a folder, a run that made one, or a hub id found in the local cache."""
+    """The folder of a model: as given, of a run that made one, or of a hub id in the cache."""
     for folder in (Path(name) / "model", Path(name)):
         if (folder / "config.json").is_file():
             return folder.resolve()

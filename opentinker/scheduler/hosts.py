@@ -1,7 +1,7 @@
 """What runs in the processes beside the one that drives a run: engine with walkers, model maker.
 
-These are plain classes; `opentinker.scheduler.cluster` makes them actors. Torch and vLLM are loaded when
-one is made, not when this module is imported.
+These are plain classes; `opentinker.scheduler.cluster` makes them actors. Torch and vLLM are loaded
+when one is made, not when this module is imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs an experiment from its file to a finished run: the jobs it comes after first, then its own."""
+"""Runs an experiment from its file to a finished run: what it comes after first, then itself."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ _CORPUS = 256
 """random episodes whose texts the tiny model's tokenizer is trained on, when no job came before"""
 
 
-def run_experiment(
-    path: str | Path, overrides: Sequence[str], runs: Path, watcher: Watcher
-) -> Run:
+def run_experiment(path: str | Path, overrides: Sequence[str], runs: Path, watcher: Watcher) -> Run:
     """Check everything, then run. Returns the finished run.
 
-    Raises `ConfigError` before anything is started; later errors leave a run that says how far it came.
+    Raises `ConfigError` before anything is started; a later error leaves a run that says how far it
+    came.
     """
     checked = check(Path(path), load_experiment(path, overrides))
     _find_models(checked)
@@ -115,8 +114,8 @@ def _find_models(checked: Checked) -> None:
             model_folder(checked.experiment.model)
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"{checked.source}: no model {checked.experiment.model!r}: it is neither 'tiny', nor a folder "
-                f"with a config.json, nor in the local Hugging Face cache ({type(error).__name__})"
+                f"{checked.source}: no model {checked.experiment.model!r}: neither 'tiny', nor "
+                f"a folder with a config.json, nor in the local Hugging Face cache"
             ) from error
     if checked.after is not None:
         _find_models(checked.after)

@@ -1,4 +1,4 @@
-"""Co-training: match, roll out, credit, update each policy, publish, prove, evaluate, checkpoint."""
+"""Co-training: match, roll out, credit, update, publish, prove, evaluate, checkpoint."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from opentinker.inference.probe import compare
 from opentinker.learner.settings import PolicySettings
 from opentinker.recorder import Run
 from opentinker.rendering import Renderer
+from opentinker.rollout.worker import AgentSpec
 from opentinker.scheduler.check import Checked
 from opentinker.scheduler.cluster import Cluster
 from opentinker.scheduler.evaluate import ExactScore, Match, play_matches
-from opentinker.rollout.worker import AgentSpec
-from opentinker.scheduler.finetune import demonstrate
 from opentinker.scheduler.figures import step_metrics
+from opentinker.scheduler.finetune import demonstrate
 from opentinker.scheduler.watcher import Watcher
 from opentinker.types import AdapterSpec, Episode, EpisodeRequest, PolicyVersion, UpdateReport
 
@@ -196,7 +196,8 @@ class CoTraining:
         if failed > self._experiment.train.max_failed * len(episodes):
             reason = next(e.reason for e in episodes if e.outcome == "failed")
             raise EnvironmentFault(
-                f"{failed:.0f} of {len(episodes)} episodes of step {self.step} failed; the first: {reason}"
+                f"{failed:.0f} of {len(episodes)} episodes of step {self.step} failed; the first: "
+                f"{reason}"
             )
 
     async def _update(self, policy: str, episodes: Sequence[Episode]) -> UpdateReport:
@@ -223,7 +224,7 @@ class CoTraining:
             await self._engine.call("retire", PolicyVersion(policy, old))
 
     async def _probe(self) -> float:
-        """Prove that the engine answers as the learner does, for every policy and the base at once."""
+        """Prove that the engine answers as the learner does, all policies and the base at once."""
         versions = [PolicyVersion(name, version) for name, version in self._versions.items()]
         probed = await self._engine.call("probe", versions, self._probes)
         scores: list[Any] = [None] * len(probed)
