@@ -60,9 +60,10 @@ class LoraPolicy(_Section):
     """None is twice the rank"""
     targets: list[str] = ["all-linear"]
     """leaf names of the linear layers to adapt"""
-    learning_rate: Rate = 2e-3
+    learning_rate: Rate | tuple[Rate, Rate] = 2e-3
+    """a number, or its value at the start and at the end, linear in between"""
     entropy: Schedule = 0.0
-    """coefficient of the entropy bonus; two numbers are its start and end"""
+    """coefficient of the entropy bonus; a schedule, too"""
     kl: Schedule = 0.0
     """coefficient of the KL to a slowly moving copy of the policy (magnetic mirror descent, arXiv 2206.05825)"""
     reference_every: Positive = 20

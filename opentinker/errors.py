@@ -30,8 +30,8 @@ class UnknownNameError(ConfigError, LookupError):
     """A name that nothing is registered under; the message lists what is, nearest first."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        super().__init__(kind, name)
         options = sorted(known)
+        super().__init__(kind, name, options, hint)  # all of them, so that it can be pickled
         near = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
         self.message = f"unknown {kind} {name!r}"
         if near:

@@ -22,11 +22,8 @@ from opentinker.errors import EngineError, OpenTinkerError
 
 log = logging.getLogger(__name__)
 
-_QUIET = {
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
+_DEFAULTS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+"""Environment of every worker, where the user's own says nothing else."""
 
 
 class _Host:
@@ -90,26 +87,32 @@ class Worker:
 
 
 class Cluster:
-    """A local Ray cluster for the time of a `with` block, or the running one at `address`."""
+    """A local Ray cluster for the time of a `with` block, or the running one at `address`.
+
+    Where this process is connected to one already, that one is used and left running.
+    """
 
     def __init__(self, *, address: str | None = None, num_cpus: int | None = None) -> None:
         self._address = address
         self._num_cpus = num_cpus
         self._workers: list[Worker] = []
+        self._owned = not ray.is_initialized()
 
     def __enter__(self) -> Cluster:
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        paths = [str(Path.cwd()), *(p for p in sys.path if p)]
-        environment = {**_QUIET, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-        ray.init(
-            address=self._address,
-            num_cpus=None if self._address else self._num_cpus,
-            include_dashboard=False if self._address is None else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            runtime_env={"env_vars": environment},
-        )
+        if self._owned:
+            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            try:
+                ray.init(
+                    address=self._address,
+                    num_cpus=None if self._address else self._num_cpus,
+                    include_dashboard=False if self._address is None else None,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            except BaseException:  # a Ctrl-C while it starts
+                ray.shutdown()
+                raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -123,17 +126,21 @@ class Cluster:
         Actors take no CPU slot of Ray's: cores are shared on purpose, by `threads`.
         """
         count = str(threads)
-        environment = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
-        actor = (
-            ray.remote(_Host)  # pyright: ignore[reportFunctionMemberAccess]
-            .options(
-                num_cpus=0,
-                num_gpus=gpus,
-                max_concurrency=1000,
-                runtime_env={"env_vars": environment},
-            )
-            .remote()
+        paths = [str(Path.cwd()), *(p for p in sys.path if p)]
+        environment = {
+            "OMP_NUM_THREADS": count,
+            "MKL_NUM_THREADS": count,
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+            **{name: os.environ.get(name, value) for name, value in _DEFAULTS.items()},
+        }
+        host: Any = ray.remote(_Host)
+        options = host.options(
+            num_cpus=0,
+            num_gpus=gpus,
+            max_concurrency=1000,
+            runtime_env={"env_vars": environment},
         )
+        actor = options.remote()
         worker = Worker(path.rpartition(":")[2], actor, actor.build.remote(path, keywords))
         self._workers.append(worker)
         return worker
@@ -147,4 +154,5 @@ class Cluster:
         """End every worker; end the cluster too where it was started here."""
         for worker in list(self._workers):
             self.stop(worker)
-        ray.shutdown()
+        if self._owned:
+            ray.shutdown()

@@ -34,13 +34,8 @@ def run_experiment(path: str | Path, overrides: Sequence[str], runs: Path, watch
     """
     checked = check(Path(path), load_experiment(path, overrides))
     _find_models(checked)
-    return asyncio.run(_run_all(checked, runs, watcher))
-
-
-async def _run_all(checked: Checked, runs: Path, watcher: Watcher) -> Run:
-    threads = os.cpu_count() or 1
-    with Cluster(num_cpus=threads) as cluster:
-        return await _run_one(checked, runs, cluster, watcher)
+    with Cluster(num_cpus=os.cpu_count()) as cluster:
+        return asyncio.run(_run_one(checked, runs, cluster, watcher))
 
 
 async def _run_one(checked: Checked, runs: Path, cluster: Cluster, watcher: Watcher) -> Run:
