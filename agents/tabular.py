@@ -1,4 +1,4 @@
-"""Plays from a table: information state -> action -> probability (a solver's answer, a weak teacher)."""
+"""Plays from a table: information state -> action -> probability, a solver's or a teacher's."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def protocol(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code: 2 for what can't run as asked, 1 for a failure."""
+    """Run the command line; gives its exit code: 2 for what can't run as asked, 1 for a failure."""
     # A supervisor's SIGTERM ends a run as Ctrl-C does: with its processes, and a status.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     try:

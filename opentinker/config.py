@@ -1,6 +1,6 @@
 """An experiment as it is written down: TOML in, checked key by key, resolved TOML out.
 
-What a key's value means to the env, the protocol or the model is checked by `opentinker.scheduler.check`,
+What a value means to the env, the protocol or the model is checked by `opentinker.scheduler.check`,
 before Ray or an engine starts.
 """
 
@@ -31,7 +31,7 @@ Schedule = Share | tuple[Share, Share]
 
 class EnvSection(_Section):
     id: str
-    """a file of `envs/`, a registered name, `pettingzoo/classic/chess-v6`, or `"package.module:factory"`"""
+    """a file of `envs/`, a registered name, `pettingzoo/classic/chess-v6`, `"my.module:env"`"""
     options: dict[str, Any] = {}
     """keyword arguments of the env's factory"""
 
@@ -65,13 +65,13 @@ class LoraPolicy(_Section):
     entropy: Schedule = 0.0
     """coefficient of the entropy bonus; a schedule, too"""
     kl: Schedule = 0.0
-    """coefficient of the KL to a slowly moving copy of the policy (magnetic mirror descent, arXiv 2206.05825)"""
+    """coefficient of the KL to a slowly moving copy (magnetic mirror descent, arXiv 2206.05825)"""
     reference_every: Positive = 20
     """updates between two refreshes of that copy"""
 
 
 class TinyModel(_Section):
-    """The model that `model = "tiny"` makes: a Llama with a tokenizer trained on the env's own texts."""
+    """What `model = "tiny"` makes: a Llama with a tokenizer trained on the env's own texts."""
 
     hidden: Annotated[int, Field(ge=32, multiple_of=32)] = 64
     layers: Positive = 2
@@ -109,7 +109,7 @@ class TrainSection(_Section):
     importance_cap: Rate | None = None
     """truncation of importance weights (TIS); None takes the sampled tokens as on-policy"""
     max_grad_norm: Rate = 1.0
-    batch_tokens: Positive = 32768
+    batch_tokens: Positive = 8192
     """tokens of one micro-batch, padding included"""
     max_skipped: Positive = 5
     """updates in a row with a non-finite loss or gradient before the job fails"""
@@ -265,7 +265,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "missing":
         return f"{where!r} is missing{more}"
     if first["type"] == "value_error":
-        return f"{first['ctx']['error']!s}{more}"
+        return f"{first['msg'].removeprefix('Value error, ')}{more}"
     message = first["msg"][0].lower() + first["msg"][1:]
     return f"{where} = {first['input']!r}: {message}{more}"
 

@@ -1,7 +1,8 @@
 """A run on disk: what was asked for, how far it came, what it measured, played and learned.
 
-    runs/<name>/ experiment.toml  status.json  metrics.jsonl  evaluations.jsonl  episodes/step-NNNNN.jsonl
-                 checkpoints/step-NNNNN/  plots/*.png  model/ (where the run made one)
+    runs/<name>/ experiment.toml  status.json  metrics.jsonl  evaluations.jsonl
+                 episodes/step-NNNNN.jsonl  checkpoints/step-NNNNN/  plots/*.png
+                 base/ model/ (where the run made one)
 
 Files that a reader may meet half-written are written beside and renamed.
 """
@@ -48,7 +49,7 @@ class Run:
 
     @classmethod
     def open(cls, runs: Path, name: str) -> Run:
-        """The run in the folder `name`, or else called so under `runs`; UnknownNameError if none is."""
+        """The run in the folder `name`, or called so under `runs`; UnknownNameError if none is."""
         for folder in (Path(name), runs / name):
             if (folder / "status.json").is_file():
                 return cls(folder)
@@ -109,7 +110,7 @@ class Run:
                 yield step, _episode(json.loads(line))
 
     def checkpoint(self, step: int, write: Callable[[Path], None], keep_last: int) -> Path:
-        """Let `write` fill a folder beside, seal it with hashes, rename it; drop all but the newest."""
+        """Let `write` fill a folder beside, seal it with hashes, rename it; keep the newest."""
         final = self.folder / "checkpoints" / f"step-{step:05d}"
         beside = final.with_name(final.name + ".part")
         for stale in (beside, final):
@@ -140,7 +141,7 @@ class Run:
 
 
 def runs_folder(given: Path | None) -> Path:
-    """Where runs are kept: as given, else `runs` in the working directory. ConfigError on a file."""
+    """Where runs are kept: as given, else `runs` in the working folder; ConfigError on a file."""
     folder = given or Path("runs")
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{str(folder)!r} is a file; name a folder for the runs")

@@ -1,8 +1,9 @@
 """Messages to token ids through the model's own chat template, appending only.
 
-The template is taken apart once, with marker texts, into the pieces that stand around a user's message.
-A later turn then costs one encoding of its own words: nothing is rendered or tokenized twice, and the ids
-of an answer are the sampled ones for ever. A template that rewrites earlier turns is refused.
+The template is taken apart once, with marker texts, into the pieces that stand around a user's
+message. A later turn then costs one encoding of its own words: nothing is rendered or tokenized
+twice, and the ids of an answer are the sampled ones for ever. A template that rewrites earlier
+turns is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Renderer:
     def __init__(self, tokenizer: Any) -> None:
         if not getattr(tokenizer, "chat_template", None):
             raise RenderingError(
-                f"the tokenizer {tokenizer.name_or_path!r} has no chat template; use an instruction-tuned model"
+                f"the tokenizer {tokenizer.name_or_path!r} has no chat template; "
+                "use an instruction-tuned model"
             )
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
@@ -113,14 +115,15 @@ class Renderer:
         ):
             if not found or not longer.startswith(shorter + answer) or user not in longer:
                 raise RenderingError(
-                    f"the chat template of {self._tokenizer.name_or_path!r} rewrites earlier turns, so ids "
-                    "sampled in one turn would not be those of the next; use a template that only appends"
+                    f"the chat template of {self._tokenizer.name_or_path!r} rewrites earlier turns, "
+                    "so ids sampled in one turn would not be those of the next; use a template that "
+                    "only appends"
                 )
             bridges.append(longer[len(shorter + answer) :].partition(user))
         if bridges[0][0] != bridges[1][0] or bridges[0][2] != bridges[1][2]:
             raise RenderingError(
-                f"the chat template of {self._tokenizer.name_or_path!r} renders the second and the third turn "
-                "differently; use a template that only appends"
+                f"the chat template of {self._tokenizer.name_or_path!r} renders the second and the "
+                "third turn differently; use a template that only appends"
             )
         if system is not None and system not in before:
             raise RenderingError(

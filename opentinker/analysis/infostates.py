@@ -1,7 +1,7 @@
-"""The prompts of a small game's information states, and a policy's exact strategy from their scores.
+"""The prompts of a small game's information states, and a policy's exact strategy from scores.
 
-The prompts are taken from real walks over the real env, protocol and chat template, by seats that play at
-random, so a policy is asked exactly what it is asked in training.
+The prompts are taken from real walks over the real env, protocol and chat template, by seats that
+play at random, so a policy is asked exactly what it is asked in training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Walks a protocol over an env for one episode: asks, hears, moves, and keeps the record.
 
-All seats of a stage answer from the same state, at once; their messages are written together. The env owns
-rules, rewards and whose move it is; the protocol owns who is asked and who hears.
+All seats of a stage answer from the same state, at once; their messages are written together. The
+env owns rules, rewards and whose move it is; the protocol owns who is asked and who hears.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Walk:
         self._unheard: dict[str, list[Message]] = {seat: [] for seat in table.seats}
 
     async def run(self) -> Episode:
-        """Play to the end; a broken env or a turn that outlasts its time gives a `failed` episode."""
+        """Play to the end; a broken env or a turn that is out of time gives a `failed` episode."""
         began = perf_counter()
         outcome: Outcome = "failed"
         try:
@@ -78,7 +78,8 @@ class Walk:
             reason = str(fault)
         except TimeoutError:
             stage = self._record[-1].stage.name if self._record else self._protocol.start
-            reason = f"out of time after {perf_counter() - began:.1f} s, {self._state.turns} turns, at {stage!r}"
+            seconds = perf_counter() - began
+            reason = f"out of time after {seconds:.1f} s, {self._state.turns} turns, at {stage!r}"
         return Episode(
             request=self._request,
             env=self._table.name,
@@ -109,7 +110,8 @@ class Walk:
             asked = protocol.asked(stage, state.current, agents)
             if stage.kind == "move" and not asked:
                 raise EnvironmentFault(
-                    f"stage {name!r} asks {', '.join(stage.seats)} to move, but none of them plays any more"
+                    f"stage {name!r} asks {', '.join(stage.seats)} to move, but none of them plays "
+                    "any more"
                 )
             await self._ask(stage, asked)
             state.env_done = not table.agents()
@@ -164,7 +166,7 @@ class Walk:
         )
 
     def _say(self, entry: _Asked) -> None:
-        """Write the words down. In a game a move is told by the env, and the words around it by nobody."""
+        """Write the words down. A game's env tells its moves; nobody hears the words beside."""
         if entry.stage.kind == "move" and not self._table.conversation:
             return
         hearers = self._protocol.hears(entry.seat)
@@ -221,7 +223,8 @@ def _fill(stage: Stage, **values: str) -> str:
         return (stage.prompt or "").format_map(values)
     except (KeyError, IndexError, ValueError) as error:
         raise ConfigError(
-            f"the prompt of stage {stage.name!r} can't be filled: {error!r}; it may name {', '.join(values)}"
+            f"the prompt of stage {stage.name!r} can't be filled: {error!r}; it may name "
+            f"{', '.join(values)}"
         ) from error
 
 

@@ -42,7 +42,7 @@ class RolloutPlan:
     agents: Mapping[str, AgentSpec] = field(default_factory=dict)
     model: str = ""
     seed: int = 0
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     in_flight: int = 1024
     modules: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Everything that can be known to be wrong before Ray or an engine starts, and what follows from it."""
+"""Everything that can be known to be wrong before Ray or an engine starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EQUILIBRIUM = "equilibrium"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An experiment that fits its env: who sits where, and how to play. `plan.model` is still open."""
+    """An experiment that fits its env: who sits where, how to play; `plan.model` is open."""
 
     experiment: Experiment
     source: Path
@@ -75,7 +75,8 @@ def _check(source: Path, experiment: Experiment) -> Checked:
         agents |= _opponents(experiment)
         if experiment.evaluate.exploitability and tree is None:
             raise ConfigError(
-                f"evaluate.exploitability: env {experiment.env.id!r} has no game_tree(); set it to false"
+                f"evaluate.exploitability: env {experiment.env.id!r} has no game_tree(); "
+                "set it to false"
             )
         credit.make(experiment.train.credit, **experiment.train.credit_options)
     for name, spec in agents.items():
@@ -147,7 +148,8 @@ def _opponents(experiment: RLExperiment) -> dict[str, AgentSpec]:
             table = _part(experiment.env.id, "equilibrium")
             if table is None:
                 raise ConfigError(
-                    f"evaluate.against: env {experiment.env.id!r} has no equilibrium(); name another agent"
+                    f"evaluate.against: env {experiment.env.id!r} has no equilibrium(); "
+                    "name another agent"
                 )
             found[name] = AgentSpec("tabular", {"table": table})
         else:
@@ -164,7 +166,7 @@ def _try_agent(name: str, spec: AgentSpec) -> None:
 
 
 def _part(env: str, name: str) -> Any:
-    """What the env's module says about the whole game, called without arguments; None if nothing."""
+    """What the env's module says about the whole game, called; None if nothing."""
     part = getattr(env_module(env), name, None)
     return None if part is None else part()
 

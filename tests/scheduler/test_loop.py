@@ -1,4 +1,4 @@
-"""The whole way of the data, on real Ray and a real engine: what a run leaves, and what must hold."""
+"""The whole way of the data, on real Ray and real engines: what a run leaves, what must hold."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opentinker.recorder import Run
 from opentinker.scheduler.cluster import Cluster
 from opentinker.scheduler.jobs import run_experiment
@@ -156,7 +157,7 @@ def test_a_users_own_env_from_outside_runs(tmp_path: Path, cluster: Cluster) -> 
 def test_an_env_that_always_fails_ends_the_job_and_says_why(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = '''
+    module = """
 from opentinker.envs.kuhn_poker_v0 import KuhnPoker
 class Broken(KuhnPoker):
     def play(self, seat, action):
@@ -169,7 +170,7 @@ def env(armed=False):
     made.deal_count = 0
     Broken.armed = armed
     return made
-'''
+"""
     (tmp_path / "broken_env.py").write_text(module)
     text = EXPERIMENT.format(engine="torch").replace(
         'id = "kuhn_poker_v0"', 'id = "broken_env:env"\noptions = { armed = true }'
