@@ -115,9 +115,9 @@ class Renderer:
         ):
             if not found or not longer.startswith(shorter + answer) or user not in longer:
                 raise RenderingError(
-                    f"the chat template of {self._tokenizer.name_or_path!r} rewrites earlier turns, "
-                    "so ids sampled in one turn would not be those of the next; use a template that "
-                    "only appends"
+                    f"the chat template of {self._tokenizer.name_or_path!r} rewrites earlier "
+                    "turns, so ids sampled in one turn would not be those of the next; use one "
+                    "that only appends"
                 )
             bridges.append(longer[len(shorter + answer) :].partition(user))
         if bridges[0][0] != bridges[1][0] or bridges[0][2] != bridges[1][2]:

@@ -1,0 +1,155 @@
+"""What is wrong with an experiment is said in one line, before anything is started."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from opentinker import cli
+from opentinker.config import dump_experiment, load_experiment, parse_experiment
+from opentinker.errors import ConfigError
+from opentinker.scheduler.check import check
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = sorted((ROOT / "experiments").glob("*/*.toml"))
+
+GOOD: dict[str, Any] = {
+    "name": "kuhn",
+    "env": {"id": "kuhn_poker_v0"},
+    "policies": {"alice": {"rank": 4}, "bob": {"learning_rate": [1e-3, 1e-4]}},
+    "cast": {"player_0": "alice", "player_1": "bob"},
+}
+
+
+def _with(path: str, value: Any) -> dict[str, Any]:
+    """GOOD with one key set, or taken out where the value is None."""
+    table = copy.deepcopy(GOOD)
+    *parents, leaf = path.split(".")
+    node = table
+    for parent in parents:
+        node = node.setdefault(parent, {})
+    if value is None:
+        del node[leaf]
+    else:
+        node[leaf] = value
+    return table
+
+
+WRONG = [
+    ("trian", {}, ["unknown key 'trian'", "did you mean 'train'?"]),
+    ("policies.alice.rnak", 3, ["'policies.alice.rnak'", "did you mean 'rank'?"]),
+    ("policies.alice.rank", 0, ["policies.alice.rank = 0", "greater than or equal to 1"]),
+    ("policies.alice.rank", "big", ["policies.alice.rank = 'big'", "integer"]),
+    ("policies.alice.learning_rate", -1.0, ["policies.alice.learning_rate", "greater than 0"]),
+    ("policies.base", {}, ["policies.base", "name is taken"]),
+    ("engine", "vlm", ["engine = 'vlm'", "'auto', 'vllm' or 'torch'"]),
+    ("job", "slf", ["unknown job 'slf'", "did you mean 'sft'?"]),
+    ("cast", None, ["'cast' is missing"]),
+    ("env.id", "kuhn_pocker_v0", ["unknown env 'kuhn_pocker_v0'", "did you mean 'kuhn_poker_v0'?"]),
+    ("env.id", "no_such_module:env", ["no module 'no_such_module'"]),
+    ("env.options", {"cards": 5}, ["kuhn_poker_v0", "cards", "options are"]),
+    ("protocol", {"id": "folow_env"}, ["unknown protocol 'folow_env'", "'follow_env'"]),
+    ("protocol", {"id": "single"}, ["'single' is for one seat", "player_0, player_1"]),
+    ("protocol", {"id": "simultaneous"}, ["follow_env"]),
+    ("cast.player_1", None, ["seat 'player_1' of env 'kuhn_poker_v0' has no agent"]),
+    ("cast.player_2", "random", ["unknown seat in [cast] 'player_2'", "player_0, player_1"]),
+    ("cast.player_1", "bbo", ["agent of seat 'player_1' 'bbo'", "did you mean 'bob'?"]),
+    ("cast.player_1", "alice", ["policy 'bob' has no seat"]),
+    ("train", {"credit": "rol_baseline"}, ["'rol_baseline'", "'role_baseline'"]),
+    ("evaluate", {"against": ["rando"]}, ["'rando'", "did you mean 'random'?"]),
+    ("model", "no/such/model", ["no model 'no/such/model'", "config.json"]),
+    ("after", "teach.toml", ["no experiment file", "teach.toml"]),
+    ("modules", ["nothing_here"], ["importing 'nothing_here' failed"]),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "said"), WRONG, ids=[f"{k}={v}" for k, v, _ in WRONG])
+def test_a_wrong_experiment_stops_with_one_line_and_code_2(
+    key: str,
+    value: Any,
+    said: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(tomli_w.dumps(_with(key, value)))
+    assert cli.main(["run", str(path), "--runs", str(tmp_path / "runs")]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith(f"error: {path}") and all(each in line for each in said), line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_game_without_a_tree_has_no_exact_exploitability(tmp_path: Path) -> None:
+    table = _with("env.id", "tictactoe_v3")
+    table["cast"] = {"player_1": "alice", "player_2": "bob"}
+    table["evaluate"] = {"exploitability": True}
+    with pytest.raises(ConfigError, match="has no game_tree"):
+        check(tmp_path / "experiment.toml", parse_experiment(table))
+
+
+def test_an_agent_without_its_options_is_refused(tmp_path: Path) -> None:
+    table = _with("policies.bob", None)
+    table["cast"]["player_1"] = {"kind": "scripted"}
+    with pytest.raises(ConfigError, match=r"'scripted@player_1' of kind 'scripted'.*'lines'"):
+        check(tmp_path / "experiment.toml", parse_experiment(table))
+
+
+def test_a_missing_file_names_those_that_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "experiment.toml").write_text("")
+    assert cli.main(["run", str(tmp_path / "experimant.toml")]) == 2
+    said = capsys.readouterr().err
+    assert "no experiment file" in said and "experiment.toml" in said
+
+
+def test_what_is_not_toml_is_said_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_text("name = \n")
+    with pytest.raises(ConfigError, match=r"not TOML.*line 1"):
+        load_experiment(tmp_path / "experiment.toml")
+
+
+def test_nothing_expensive_is_loaded_before_the_fault_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(tomli_w.dumps(_with("policies.alice.rank", 0)))
+    code = (
+        "import sys\nfrom opentinker import cli\n"
+        f"assert cli.main(['run', {str(path)!r}]) == 2\n"
+        "import ray\nassert not ray.is_initialized()\n"
+        "assert not {'torch', 'vllm'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_overrides_are_toml_or_bare_words(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(tomli_w.dumps(GOOD))
+    settings = ["train.updates=20", "engine=torch", "policies.bob.entropy=[0.1, 0.0]"]
+    experiment = load_experiment(path, settings)
+    assert experiment.job == "rl"
+    assert experiment.train.updates == 20 and experiment.engine == "torch"
+    assert experiment.policies["bob"].entropy == (0.1, 0.0)
+    with pytest.raises(ConfigError, match="not of the form"):
+        load_experiment(path, ["train.updates"])
+
+
+def test_the_resolved_experiment_reads_back_the_same() -> None:
+    experiment = parse_experiment(GOOD)
+    text = dump_experiment(experiment)
+    assert "episodes_per_update = 256" in text  # defaults are in
+    import tomllib
+
+    assert parse_experiment(tomllib.loads(text)) == experiment
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=[f"{p.parent.name}/{p.name}" for p in SHIPPED])
+def test_every_shipped_experiment_fits_its_env(path: Path) -> None:
+    checked = check(path, load_experiment(path))
+    assert set(checked.cast) == set(checked.seats)

@@ -1,0 +1,121 @@
+"""A run on disk: nothing half-written is ever taken for whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opentinker import cli
+from opentinker.errors import CheckpointError, UnknownNameError
+from opentinker.recorder import Run
+from opentinker.types import Episode, EpisodeRequest, Message, Turn
+
+TURN = Turn(
+    0,
+    "move",
+    "player_0",
+    "alice",
+    "Your card: K.",
+    "[bet]",
+    "alice",
+    3,
+    (1, 2, 3),
+    (4, 5),
+    (-0.25, -0.5),
+    action="bet",
+    reward=1.0,
+)
+EPISODE = Episode(
+    EpisodeRequest("0000007", "0000007", 11, {"player_0": "alice"}, {"deal": ["K", "J"]}),
+    "kuhn_poker_v0",
+    "follow_env",
+    (TURN,),
+    {"player_0": 1.0},
+    "finished",
+    messages=(Message("player_0", "hello", frozenset({"player_1"}), "talk"),),
+)
+
+
+def _save(text: str):
+    def write(folder: Path) -> None:
+        (folder / "weights").write_text(text)
+
+    return write
+
+
+def test_episodes_read_back_as_they_were(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    run.write_episodes(4, [EPISODE])
+    assert list(run.episodes()) == [(4, EPISODE)]
+
+
+def test_a_taken_name_is_counted_up_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    names = [Run.create(tmp_path, "r", f"seed = {i}").folder.name for i in range(3)]
+    assert names == ["r", "r-2", "r-3"]
+    assert (tmp_path / "r" / "experiment.toml").read_text() == "seed = 0"
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    for step in (1, 2, 10):
+        run.checkpoint(step, _save(str(step)), keep_last=2)
+    assert [p.name for p in run.checkpoints()] == ["step-00002", "step-00010"]
+    assert (run.latest_checkpoint() / "weights").read_text() == "10"
+
+
+def test_a_torn_checkpoint_is_never_the_latest(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    run.checkpoint(1, _save("one"), keep_last=5)
+
+    def dies(folder: Path) -> None:
+        (folder / "weights").write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        run.checkpoint(2, dies, keep_last=5)
+    assert run.latest_checkpoint().name == "step-00001"
+    run.checkpoint(3, _save("three"), keep_last=5)
+    (run.folder / "checkpoints" / "step-00003" / "weights").write_text("thr")  # a bad disk
+    assert run.latest_checkpoint().name == "step-00001"
+
+
+def test_without_a_checkpoint_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        Run.create(tmp_path, "r", "").latest_checkpoint()
+
+
+def test_an_unknown_run_names_the_nearest(tmp_path: Path) -> None:
+    Run.create(tmp_path, "kuhn_poker", "")
+    with pytest.raises(UnknownNameError, match="did you mean 'kuhn_poker'"):
+        Run.open(tmp_path, "kuhn_pokr")
+
+
+def test_transcripts_show_what_was_seen_said_and_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Run.create(tmp_path, "r", "").write_episodes(4, [EPISODE])
+    assert cli.main(["transcripts", "r", "--runs", str(tmp_path), "--episode", "7"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("alice version 3", "sees: Your card: K.", "says: [bet]", "-> bet, reward +1"):
+        assert part in shown
+    assert cli.main(["transcripts", "r", "--runs", str(tmp_path), "--episode", "8"]) == 2
+    assert "no episode '8'" in capsys.readouterr().err
+
+
+def test_a_protocol_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["protocol", "follow_env", "--draw"]) == 0
+    assert "move" in capsys.readouterr().out
+    picture = tmp_path / "p.png"
+    assert cli.main(["protocol", "follow_env", "--png", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["protocol", "folow_env", "--draw"]) == 2
+    assert "did you mean 'follow_env'?" in capsys.readouterr().err
+
+
+def test_status_says_state_and_step(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    run.set_status("failed", 7, "out of cards")
+    record = json.loads((run.folder / "status.json").read_text())
+    assert (record["state"], record["step"], record["message"]) == ("failed", 7, "out of cards")
