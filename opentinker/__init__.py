@@ -22,18 +22,25 @@ if TYPE_CHECKING:
         register_protocol,
     )
     from opentinker.scheduler.jobs import run_experiment
-    from opentinker.types import Episode, EpisodeRequest, Turn
+    from opentinker.text import FreeText, Text
+    from opentinker.types import Completion, Episode, EpisodeRequest, PolicyVersion, Turn
+
+    __version__: str
 
 _HOMES = {
     "Agent": "agent",
     "Answer": "agent",
+    "Completion": "types",
     "ConfigError": "errors",
     "Episode": "types",
     "EpisodeRequest": "types",
+    "FreeText": "text",
     "OpenTinkerError": "errors",
     "ParallelTextEnv": "env",
+    "PolicyVersion": "types",
     "Protocol": "protocol",
     "Stage": "protocol",
+    "Text": "text",
     "TextEnv": "env",
     "Turn": "types",
     "View": "agent",
@@ -50,16 +57,21 @@ _HOMES = {
 __all__ = [
     "Agent",
     "Answer",
+    "Completion",
     "ConfigError",
     "Episode",
     "EpisodeRequest",
+    "FreeText",
     "OpenTinkerError",
     "ParallelTextEnv",
+    "PolicyVersion",
     "Protocol",
     "Stage",
+    "Text",
     "TextEnv",
     "Turn",
     "View",
+    "__version__",
     "load_experiment",
     "make_env",
     "make_protocol",
@@ -72,6 +84,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("opentinker")
     if name not in _HOMES:
         raise AttributeError(f"module 'opentinker' has no attribute {name!r}")
     return getattr(importlib.import_module(f"opentinker.{_HOMES[name]}"), name)

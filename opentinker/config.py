@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from opentinker.errors import ConfigError
 
@@ -22,9 +23,9 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-Positive = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[int, Field(ge=1, strict=True)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Schedule = Share | tuple[Share, Share]
 
@@ -220,14 +221,14 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
 def parse_experiment(table: Mapping[str, Any], source: str = "experiment") -> Experiment:
     """An experiment from a table as TOML gives it; `source` names it in errors."""
     job = table.get("job", "rl")
-    if job not in _KINDS:
+    if not isinstance(job, str) or job not in _KINDS:
         raise ConfigError(
             f"{source}: unknown job {job!r}{_nearest(str(job), _KINDS)}; known: rl, sft"
         )
     try:
         return _KINDS[job].model_validate(dict(table))
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error, _KINDS[job])}") from error
+        raise ConfigError(f"{source}: {_explain(error, table, _KINDS[job])}") from error
 
 
 def dump_experiment(experiment: Experiment) -> str:
@@ -251,12 +252,14 @@ def _override(table: dict[str, Any], text: str) -> None:
     table[leaf] = value
 
 
-def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+def _explain(error: ValidationError, table: Mapping[str, Any], model: type[BaseModel]) -> str:
     """The first fault in one line, with the nearest key where one was misspelt."""
-    faults = error.errors()
-    first = faults[0]
-    where = ".".join(str(part) for part in first["loc"])
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    faults = [(_written(fault, table), fault) for fault in error.errors()]
+    path, first = faults[0]
+    where = ".".join(path)
+    here = [fault for found, fault in faults if found[: len(path)] == path]
+    count = len({tuple(found[: len(path)]) for found, _ in faults}) - 1
+    more = f" (and {count} more)" if count else ""
     if first["type"] == "extra_forbidden":
         allowed = _keys_at(model, first["loc"][:-1])
         key = str(first["loc"][-1])
@@ -266,8 +269,31 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         return f"{where!r} is missing{more}"
     if first["type"] == "value_error":
         return f"{first['msg'].removeprefix('Value error, ')}{more}"
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return f"{where} = {first['input']!r}: {message}{more}"
+    # A union has a fault for each of its kinds, all at one place.
+    said = dict.fromkeys(_message(fault) for fault in here)
+    return f"{where} = {first['input']!r}: {', or '.join(said)}{more}"
+
+
+def _message(fault: ErrorDetails) -> str:
+    if fault["type"] == "missing":
+        return f"a table with the key {fault['loc'][-1]!r}"
+    return fault["msg"][0].lower() + fault["msg"][1:]
+
+
+def _written(fault: ErrorDetails, table: Mapping[str, Any]) -> list[str]:
+    """The part of a fault's path that is in the table, or missing in it, without pydantic's own
+    names of a union's kinds.
+    """
+    found: list[str] = []
+    node: Any = table
+    for place, part in enumerate(fault["loc"]):
+        inside = part in node if isinstance(node, Mapping) else isinstance(part, int)
+        if inside and isinstance(node, Mapping | list):
+            node = node[part]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        elif fault["type"] != "missing" or place < len(fault["loc"]) - 1:
+            continue
+        found.append(str(part))
+    return found
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:

@@ -91,11 +91,12 @@ class Run:
             file.write(json.dumps(record, default=_plain) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """The records of a `.jsonl` file; none where it does not exist yet."""
+        """The records of a `.jsonl` file, a last line in writing left out; none without a file."""
         path = self.folder / name
         if not path.is_file():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def write_episodes(self, step: int, episodes: Sequence[Episode]) -> None:
         """Write the episodes of one update, every turn of them."""
@@ -104,8 +105,8 @@ class Run:
 
     def episodes(self) -> Iterator[tuple[int, Episode]]:
         """Every recorded episode with its step, oldest first."""
-        for path in sorted((self.folder / "episodes").glob("step-*.jsonl")):
-            step = int(path.stem.removeprefix("step-"))
+        paths = (self.folder / "episodes").glob("step-*.jsonl")
+        for step, path in sorted((int(p.stem.removeprefix("step-")), p) for p in paths):
             for line in path.read_text(encoding="utf-8").splitlines():
                 yield step, _episode(json.loads(line))
 
@@ -113,13 +114,13 @@ class Run:
         """Let `write` fill a folder beside, seal it with hashes, rename it; keep the newest."""
         final = self.folder / "checkpoints" / f"step-{step:05d}"
         beside = final.with_name(final.name + ".part")
-        for stale in (beside, final):
-            shutil.rmtree(stale, ignore_errors=True)
+        shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         write(beside)
         hashes = {str(p.relative_to(beside)): _sha256(p) for p in _files(beside)}
         manifest = {"step": step, "files": hashes}
         (beside / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        shutil.rmtree(final, ignore_errors=True)
         os.replace(beside, final)
         for old in self.checkpoints()[:-keep_last]:
             shutil.rmtree(old)
@@ -128,12 +129,16 @@ class Run:
     def checkpoints(self) -> list[Path]:
         """Whole checkpoints, oldest first; a torn one has no manifest under its final name."""
         found = (self.folder / "checkpoints").glob("step-*/manifest.json")
-        return sorted(p.parent for p in found if p.parent.suffix != ".part")
+        whole = (p.parent for p in found if p.parent.suffix != ".part")
+        return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 
     def latest_checkpoint(self) -> Path:
         """The newest checkpoint whose files are what its manifest says."""
         for folder in reversed(self.checkpoints()):
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            try:
+                manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            except ValueError:
+                continue
             paths = {name: folder / name for name in manifest["files"]}
             if all(p.is_file() and _sha256(p) == manifest["files"][n] for n, p in paths.items()):
                 return folder

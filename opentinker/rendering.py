@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from opentinker.errors import RenderingError
 from opentinker.types import Completion
 
@@ -22,6 +24,8 @@ _SYSTEM, _USERS, _ANSWERS = (
     ("XuseroneX", "XusertwoX", "XuserthreeX"),
     ("XanswoneX", "XanswtwoX"),
 )
+_THOUGHT = "<think>XthoughtX</think>"
+"""stands before an answer, to find a template that drops the thinking of earlier turns"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +97,34 @@ class Renderer:
     def _decode(self, tokens: tuple[int, ...]) -> str:
         return self._backend.decode(list(tokens), skip_special_tokens=True)
 
-    def _render(self, system: str | None, turns: int) -> str:
+    def _render(self, system: str | None, turns: int, thought: str = "") -> str:
         messages = [] if system is None else [{"role": "system", "content": system}]
         for index in range(turns):
             messages.append({"role": "user", "content": _USERS[index]})
             if index < turns - 1:
-                messages.append({"role": "assistant", "content": _ANSWERS[index]})
-        return str(
-            self._tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False
+                messages.append({"role": "assistant", "content": thought + _ANSWERS[index]})
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=True, tokenize=False
+                )
             )
-        )
+        except TemplateError as error:
+            with_system = "" if system is None else " with a system message"
+            raise RenderingError(
+                f"the chat template of {self._tokenizer.name_or_path!r} can't render a "
+                f"conversation{with_system}: {error}"
+            ) from error
 
     def _take_apart(self, system: str | None) -> _Pieces:
         one, two, three = (self._render(system, turns) for turns in (1, 2, 3))
+        thinking = self._render(system, 2, _THOUGHT)
         before, found, after = one.partition(_USERS[0])
         bridges = []
         for shorter, longer, answer, user in (
             (one, two, _ANSWERS[0], _USERS[1]),
             (two, three, _ANSWERS[1], _USERS[2]),
+            (one, thinking, _THOUGHT + _ANSWERS[0], _USERS[1]),
         ):
             if not found or not longer.startswith(shorter + answer) or user not in longer:
                 raise RenderingError(
@@ -120,7 +133,7 @@ class Renderer:
                     "that only appends"
                 )
             bridges.append(longer[len(shorter + answer) :].partition(user))
-        if bridges[0][0] != bridges[1][0] or bridges[0][2] != bridges[1][2]:
+        if any(bridge != bridges[0] for bridge in ((b[0], _USERS[1], b[2]) for b in bridges)):
             raise RenderingError(
                 f"the chat template of {self._tokenizer.name_or_path!r} renders the second and the "
                 "third turn differently; use a template that only appends"

@@ -186,7 +186,7 @@ class _Game:
 
 def _play(env: Env, seed: int, steps: int) -> None:
     """One game of random legal answers."""
-    before = _generators()
+    before = _moved_generators()
     game, player = _Game(env, seed), random.Random(seed)
     for _ in range(steps):
         for seat, seen in game.look().items():
@@ -208,6 +208,13 @@ def _play(env: Env, seed: int, steps: int) -> None:
             f"{env} draws from or seeds the process-wide random generator; use one of its own "
             f"(`self.rng`)"
         )
+
+
+def _moved_generators() -> bytes:
+    """The state after one draw: an env that seeds them again with its own number then shows."""
+    random.random()
+    np.random.random()
+    return _generators()
 
 
 def _generators() -> bytes:

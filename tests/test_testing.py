@@ -116,6 +116,12 @@ def test_a_broken_env_is_refused_in_words(hooks: dict[str, Any], words: str) -> 
         check_env(broken(**hooks), steps=100)
 
 
+def test_an_env_that_seeds_is_found_out_when_the_state_is_its_own_seeds_already() -> None:
+    np.random.seed(0)
+    with pytest.raises(ConfigError, match="process-wide random generator"):
+        check_env(broken(deal=seed_all), steps=100)
+
+
 def test_what_is_no_env_is_refused() -> None:
     with pytest.raises(ConfigError, match="gave a dict"):
         check_env(dict)  # type: ignore[arg-type]

@@ -36,10 +36,7 @@ class Table:
 
     def reset(self, seed: int, options: Mapping[str, Any] | None) -> None:
         self.terminated = self.truncated = False
-        given = dict(options) if options else None
-        result = self._guard("reset", self._env.reset, seed=seed, options=given)
-        if self.parallel:
-            self._observations, self._infos = result
+        self._guard("reset", self._reset, seed, dict(options) if options else None)
 
     def agents(self) -> tuple[str, ...]:
         """The seats that still play."""
@@ -50,7 +47,7 @@ class Table:
         agents = self._env.agents
         if self.parallel or not agents:
             return tuple(agents)
-        return (self._env.agent_selection,)
+        return (self._guard("agent_selection", lambda: self._env.agent_selection),)
 
     def observe(self, seat: str) -> str:
         if self.parallel:
@@ -58,31 +55,59 @@ class Table:
         return str(self._guard("observe", self._env.observe, seat))
 
     def info(self, seat: str) -> Mapping[str, Any]:
-        return (self._infos if self.parallel else self._env.infos).get(seat, {})
+        infos = self._infos if self.parallel else self._env.infos
+        info = self._guard("infos", lambda: infos.get(seat, {}))
+        if not isinstance(info, Mapping):
+            raise EnvironmentFault(f"{self.name}.infos[{seat!r}] is {info!r}, not a mapping")
+        return info
+
+    def legal_actions(self, seat: str) -> tuple[str, ...] | None:
+        """The actions that the env lists for `seat`; None if any text is one."""
+        legal = self.info(seat).get("legal_actions")
+        if legal is None:
+            return None
+        if not isinstance(legal, list | tuple) or not all(isinstance(a, str) for a in legal):
+            raise EnvironmentFault(
+                f"{self.name} lists {legal!r} as the legal actions of {seat!r}; they are texts"
+            )
+        return tuple(legal)
 
     def step(self, answers: Mapping[str, str]) -> Mapping[str, Any]:
         """Make the moves and return what each seat was paid for them."""
-        if self.parallel:
-            moves = {seat: answers.get(seat, "") for seat in self._env.agents}
-            result = self._guard("step", self._env.step, moves)
-            self._observations, rewards, ended, cut, self._infos = result
-        else:
-            [(_, answer)] = answers.items()
-            self._guard("step", self._env.step, answer)
-            rewards = dict(self._env.rewards)
-            ended, cut = self._env.terminations, self._env.truncations
-        self.terminated |= any(ended.values())
-        self.truncated |= any(cut.values())
-        return rewards
+        return self._guard("step", self._step, answers)
 
     def remove_finished(self) -> None:
         """Take the dead steps that the AEC API asks for."""
+        if not self.parallel:
+            self._guard("step", self._remove_finished)
+
+    def _reset(self, seed: int, options: dict[str, Any] | None) -> None:
+        result = self._env.reset(seed=seed, options=options)
+        if self.parallel:
+            self._observations, self._infos = result
+
+    def _step(self, answers: Mapping[str, str]) -> Mapping[str, Any]:
+        if self.parallel:
+            moves = {seat: answers.get(seat, "") for seat in self._env.agents}
+            self._observations, rewards, ended, cut, self._infos = self._env.step(moves)
+        else:
+            [(_, answer)] = answers.items()
+            self._env.step(answer)
+            rewards = self._env.rewards
+            ended, cut = self._env.terminations, self._env.truncations
+        self.terminated |= any(ended.values())
+        self.truncated |= any(cut.values())
+        return dict(rewards)
+
+    def _remove_finished(self) -> None:
         env = self._env
-        while not self.parallel and env.agents:
-            seat = env.agent_selection
+        while env.agents:
+            seat, count = env.agent_selection, len(env.agents)
             if not (env.terminations[seat] or env.truncations[seat]):
                 return
-            self._guard("step", env.step, None)
+            env.step(None)
+            if len(env.agents) >= count:
+                raise EnvironmentFault(f"{self.name} keeps {seat!r}, who is finished, in the game")
 
     def _guard(self, name: str, call: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         try:

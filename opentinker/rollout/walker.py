@@ -154,13 +154,12 @@ class Walk:
             prompt = _fill(stage, observation=observation, heard=heard, seat=seat)
         else:
             prompt = f"{heard}\n{observation}" if heard else observation
-        legal = info.get("legal_actions")
         return View(
             seat=seat,
             stage=stage.name,
             prompt=prompt,
             observation=observation,
-            legal_actions=None if legal is None else tuple(legal),
+            legal_actions=table.legal_actions(seat),
             infostate=info.get("infostate"),
             window=stage.window,
         )

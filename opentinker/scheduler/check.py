@@ -44,15 +44,20 @@ def check(source: Path, experiment: Experiment) -> Checked:
 
     Raises `ConfigError` in one line that names the file, the thing, and what is allowed.
     """
+    return _checked(source, experiment, ())
+
+
+def _checked(source: Path, experiment: Experiment, later: tuple[Path, ...]) -> Checked:
+    """`later` are the files whose `after` led here."""
     try:
-        return _check(source, experiment)
+        return _check(source, experiment, (*later, source.resolve()))
     except ConfigError as error:
         if str(error).startswith(str(source.parent)):
             raise
         raise ConfigError(f"{source}: {error}") from error
 
 
-def _check(source: Path, experiment: Experiment) -> Checked:
+def _check(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Checked:
     folder = str(source.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # modules beside the experiment's file are part of it
@@ -93,7 +98,9 @@ def _check(source: Path, experiment: Experiment) -> Checked:
         limits=Limits(limits.turns, limits.turn_seconds, limits.episode_seconds),
         modules=tuple(experiment.modules),
     )
-    return Checked(experiment, source, facts.seats, cast, plan, tree, _after(source, experiment))
+    return Checked(
+        experiment, source, facts.seats, cast, plan, tree, _after(source, experiment, files)
+    )
 
 
 def _cast(
@@ -171,10 +178,12 @@ def _part(env: str, name: str) -> Any:
     return None if part is None else part()
 
 
-def _after(source: Path, experiment: Experiment) -> Checked | None:
+def _after(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Checked | None:
     if experiment.after is None:
         return None
     path = source.parent / experiment.after
     if not path.is_file():
         raise ConfigError(f"after: no experiment file {str(path)!r}")
-    return check(path, load_experiment(path))
+    if path.resolve() in files:
+        raise ConfigError(f"after: {experiment.after!r} comes after this experiment itself")
+    return _checked(path, load_experiment(path), files)
