@@ -275,7 +275,7 @@ def _explain(error: ValidationError, table: Mapping[str, Any], model: type[BaseM
 
 
 def _message(fault: ErrorDetails) -> str:
-    if fault["type"] == "missing":
+    if fault["type"] == "missing" and isinstance(fault["loc"][-1], str):
         return f"a table with the key {fault['loc'][-1]!r}"
     return fault["msg"][0].lower() + fault["msg"][1:]
 
@@ -287,8 +287,8 @@ def _written(fault: ErrorDetails, table: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     node: Any = table
     for place, part in enumerate(fault["loc"]):
-        inside = part in node if isinstance(node, Mapping) else isinstance(part, int)
-        if inside and isinstance(node, Mapping | list):
+        keys = node if isinstance(node, Mapping) else range(len(node) if type(node) is list else 0)
+        if part in keys:
             node = node[part]  # pyright: ignore[reportArgumentType, reportCallIssue]
         elif fault["type"] != "missing" or place < len(fault["loc"]) - 1:
             continue

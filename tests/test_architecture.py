@@ -80,6 +80,34 @@ def test_every_module_has_a_layer() -> None:
     assert {_part(name) for name in SOURCES if _part(name)} <= RANK.keys()
 
 
+def test_modules_are_imported_by_their_full_name() -> None:
+    """A relative import, or a bare `envs`, would escape the tests below."""
+    strays = []
+    for path in SOURCES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                strays.append(f"{_where(path)}: from {'.' * node.level}")
+        strays += [
+            f"{_where(path)}: {name}"
+            for name in _imports(path)
+            if name.split(".")[0] in {*COLLECTIONS, "tests", "experiments"}
+        ]
+    assert SOURCES and not strays
+
+
+def test_the_reading_of_imports_sees_each_kind(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import torch.nn as nn\nfrom opentinker import cli\n"
+        "if nn:\n    import ray\n"
+        "def later():\n    import vllm\n"
+        "class C:\n    from opentinker.types import Turn\n"
+    )
+    top = {"torch.nn", "opentinker", "opentinker.cli", "ray", "opentinker.types"}
+    assert _imports(path, top=True) == {*top, "opentinker.types.Turn"}
+    assert _imports(path) == {*top, "opentinker.types.Turn", "vllm"}
+
+
 def test_imports_go_down_only() -> None:
     upward = [
         f"{_where(path)} imports {name}"

@@ -50,6 +50,18 @@ WRONG = [
     ("policies.base", {}, ["policies.base", "name is taken"]),
     ("engine", "vlm", ["engine = 'vlm'", "'auto', 'vllm' or 'torch'"]),
     ("job", "slf", ["unknown job 'slf'", "did you mean 'sft'?"]),
+    ("job", ["rl"], ["unknown job ['rl']", "known: rl, sft"]),
+    ("policies.alice.rank", True, ["policies.alice.rank = True", "integer"]),
+    ("policies.alice.kind", "full", ["policies.alice.kind = 'full'", "'lora'"]),
+    ("policies.alice.entropy", [0.1], ["policies.alice.entropy = [0.1]", "number"]),
+    ("policies", {}, ["policies = {}"]),
+    ("policies.a b", {}, ["policies.a b", "pattern"]),
+    ("train.updates", 0, ["train.updates = 0", "greater than or equal to 1"]),
+    ("train.updtes", 3, ["'train.updtes'", "did you mean 'updates'?"]),
+    ("tiny.hidden", 33, ["tiny.hidden = 33", "multiple of 32"]),
+    ("fit", {}, ["unknown key 'fit'", "known: name"]),
+    ("cast.player_0", 3, ["cast.player_0 = 3: input should be a valid string, or"]),
+    ("cast.player_0", {"lines": ["x"]}, ["cast.player_0 = {", "a table with the key 'kind'"]),
     ("cast", None, ["'cast' is missing"]),
     ("env.id", "kuhn_pocker_v0", ["unknown env 'kuhn_pocker_v0'", "did you mean 'kuhn_poker_v0'?"]),
     ("env.id", "no_such_module:env", ["no module 'no_such_module'"]),
@@ -98,6 +110,34 @@ def test_an_agent_without_its_options_is_refused(tmp_path: Path) -> None:
     table["cast"]["player_1"] = {"kind": "scripted"}
     with pytest.raises(ConfigError, match=r"'scripted@player_1' of kind 'scripted'.*'lines'"):
         check(tmp_path / "experiment.toml", parse_experiment(table))
+
+
+def test_an_experiment_that_comes_after_itself_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, after in (("one.toml", "two.toml"), ("two.toml", "one.toml")):
+        (tmp_path / name).write_text(tomli_w.dumps(_with("after", after)))
+    assert cli.main(["run", str(tmp_path / "one.toml")]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert "two.toml: after: 'one.toml' comes after this experiment itself" in line
+
+
+def test_an_override_goes_as_deep_as_it_is_written_and_is_checked_as_the_file_is(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(tomli_w.dumps(GOOD))
+    experiment = load_experiment(
+        path, ["env.options.illegal=retry(2), forfeit", 'cast.player_1={kind="random"}', "seed = 5"]
+    )
+    assert experiment.env.options == {"illegal": "retry(2), forfeit"}
+    assert experiment.seed == 5 and not isinstance(experiment.cast["player_1"], str)
+    with pytest.raises(ConfigError, match=r"train.updates = '20 x': .*integer"):
+        load_experiment(path, ["train.updates=20 x"])
+    with pytest.raises(ConfigError, match=r"unknown key 'trian'; did you mean 'train'"):
+        load_experiment(path, ["trian.updates=20"])
+    with pytest.raises(ConfigError, match="'seed' is a value, not a section"):
+        load_experiment(path, ["seed=1", "seed.sub=2"])
 
 
 def test_a_missing_file_names_those_that_are_there(

@@ -81,6 +81,57 @@ def test_a_torn_checkpoint_is_never_the_latest(tmp_path: Path) -> None:
     assert run.latest_checkpoint().name == "step-00001"
 
 
+def test_a_manifest_that_was_torn_is_passed_over(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    for step in (1, 2):
+        run.checkpoint(step, _save(str(step)), keep_last=5)
+    (run.folder / "checkpoints" / "step-00002" / "manifest.json").write_text('{"step": 2, "fi')
+    assert run.latest_checkpoint().name == "step-00001"
+
+
+def test_a_lost_file_makes_a_checkpoint_no_whole_one(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    for step in (1, 2):
+        run.checkpoint(step, _save(str(step)), keep_last=5)
+    (run.folder / "checkpoints" / "step-00002" / "weights").unlink()
+    assert run.latest_checkpoint().name == "step-00001"
+
+
+def test_a_checkpoint_written_again_replaces_the_old_one_only_when_it_is_whole(
+    tmp_path: Path,
+) -> None:
+    run = Run.create(tmp_path, "r", "")
+    run.checkpoint(1, _save("first"), keep_last=2)
+
+    def dies(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.checkpoint(1, dies, keep_last=2)
+    assert (run.latest_checkpoint() / "weights").read_text() == "first"
+    run.checkpoint(1, _save("second"), keep_last=2)
+    assert (run.latest_checkpoint() / "weights").read_text() == "second"
+    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step-00001"]
+
+
+def test_steps_are_counted_not_spelt(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    for step in (99_999, 100_000):
+        run.checkpoint(step, _save(str(step)), keep_last=5)
+        run.write_episodes(step, [EPISODE])
+    assert run.latest_checkpoint().name == "step-100000"
+    assert [step for step, _ in run.episodes()] == [99_999, 100_000]
+
+
+def test_a_line_in_writing_is_not_read(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    assert run.lines("metrics.jsonl") == []
+    run.append("metrics.jsonl", {"step": 1})
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "los')
+    assert run.lines("metrics.jsonl") == [{"step": 1}]
+
+
 def test_without_a_checkpoint_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no whole checkpoint"):
         Run.create(tmp_path, "r", "").latest_checkpoint()

@@ -119,3 +119,105 @@ def test_a_template_that_rewrites_history_is_refused(tokenizer: Any, tmp_path: P
 def test_a_tokenizer_without_a_template_is_refused(tokenizer: Any, tmp_path: Path) -> None:
     with pytest.raises(RenderingError, match="no chat template"):
         Renderer(_with_template(tokenizer, None, tmp_path))
+
+
+def test_a_window_of_two_keeps_two_turns_and_their_own_ids(
+    tokenizer: Any, renderer: Renderer
+) -> None:
+    talk = Conversation(renderer)
+    flags = []
+    for text in (*TEXTS, "Third?"):
+        flags.append(talk.ask(text, window=2)[1])
+        talk.answered(_answer(renderer, "[call]"))
+    ids, fresh = talk.ask("Fourth?", window=2)
+    kept = [("user", TEXTS[1]), ("assistant", "[call]"), ("user", "Third?")]
+    assert flags == [False, False, False] and fresh
+    assert list(ids) == _told(tokenizer, *kept, ("assistant", "[call]"), ("user", "Fourth?"))
+
+
+def test_what_was_cut_does_not_come_back(tokenizer: Any, renderer: Renderer) -> None:
+    talk = Conversation(renderer)
+    talk.ask(TEXTS[0])
+    talk.answered(_answer(renderer, "[bet]"))
+    talk.ask(TEXTS[1], window=0)
+    talk.answered(_answer(renderer, "[call]"))
+    _, fresh = talk.ask("And now?", window=None)
+    kept = [("user", TEXTS[1]), ("assistant", "[call]")]
+    assert not fresh and talk.ids == _told(tokenizer, *kept, ("user", "And now?"))
+
+
+def test_an_answer_of_no_tokens_still_gets_its_end(tokenizer: Any, renderer: Renderer) -> None:
+    talk = Conversation(renderer)
+    talk.ask(TEXTS[0])
+    talk.answered(())
+    talk.ask(TEXTS[1])
+    assert talk.ids == _told(tokenizer, ("user", TEXTS[0]), ("assistant", ""), ("user", TEXTS[1]))
+
+
+def test_many_turns_encode_each_message_once(tokenizer: Any) -> None:
+    renderer = Renderer(tokenizer)
+    talk = Conversation(renderer)
+    for turn in range(20):
+        talk.ask(f"Round {turn}: who bets?")
+        talk.answered((renderer.end_id,))
+    assert renderer.encode.cache_info().misses == 20
+
+
+TEMPLATES = {
+    "thinking": (
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}"
+        "{{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}<|end|>"
+        "{% endfor %}<|assistant|>",
+        "rewrites earlier turns",
+    ),
+    "thinking put in by the generation prompt": (
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+        "<|assistant|><think></think>",
+        "rewrites earlier turns",
+    ),
+    "only the last message": (
+        "<|user|>{{ messages[-1].content }}<|end|><|assistant|>",
+        "rewrites earlier turns",
+    ),
+    "a count that grows": (
+        "{% for m in messages %}<|{{ m.role }}|>{{ loop.index }}{{ m.content }}<|end|>"
+        "{% endfor %}<|assistant|>",
+        "differently|rewrites",
+    ),
+    "always raises": ("{{ raise_exception('no user') }}", "can't render.*no user"),
+}
+
+
+@pytest.mark.parametrize("what", TEMPLATES)
+def test_a_template_that_does_not_append_is_refused(
+    what: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    template, said = TEMPLATES[what]
+    with pytest.raises(RenderingError, match=said):
+        Renderer(_with_template(tokenizer, template, tmp_path))
+
+
+REFUSES = (
+    "{% for m in messages %}{% if m.role == 'system' %}"
+    "{{ raise_exception('System role not supported') }}{% endif %}"
+    "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
+)
+IGNORES = (
+    "{% for m in messages %}{% if m.role != 'system' %}"
+    "<|{{ m.role }}|>{{ m.content }}<|end|>{% endif %}{% endfor %}<|assistant|>"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [(REFUSES, "with a system message: System role not supported"), (IGNORES, "drops the system")],
+)
+def test_a_template_without_system_messages_serves_until_one_is_asked_for(
+    template: str, said: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    renderer = Renderer(_with_template(tokenizer, template, tmp_path))
+    talk = Conversation(renderer)
+    talk.ask(TEXTS[0])
+    assert talk.ids == _told(tokenizer, ("user", TEXTS[0]))
+    with pytest.raises(RenderingError, match=said):
+        Conversation(renderer, system="Be brief.").ask(TEXTS[0])

@@ -51,7 +51,7 @@ class Table:
 
     def observe(self, seat: str) -> str:
         if self.parallel:
-            return str(self._observations.get(seat, ""))
+            return str(self._guard("observations", lambda: self._observations.get(seat, "")))
         return str(self._guard("observe", self._env.observe, seat))
 
     def info(self, seat: str) -> Mapping[str, Any]:
