@@ -5,6 +5,7 @@ OpenTinkerError
 │   ├── UnknownNameError (LookupError)  a name that nothing is registered under
 │   └── ProtocolError                 a graph that can't be walked over this env
 ├── EnvironmentFault (RuntimeError)   an env that broke its contract; fails one episode
+├── ContextFull (ValueError)          a conversation that outgrew the model; cuts one episode
 ├── RenderingError (ValueError)       a chat template that can't carry a conversation
 ├── EngineError (RuntimeError)        an inference engine that died or answered wrongly
 │   └── PublishError                  a published version does not answer as the learner does
@@ -51,6 +52,10 @@ class ProtocolError(ConfigError):
 
 class EnvironmentFault(OpenTinkerError, RuntimeError):
     """An env that raised or broke the PettingZoo API: the episode fails, the job goes on."""
+
+
+class ContextFull(OpenTinkerError, ValueError):
+    """A conversation that outgrew the model's context: its episode is truncated there."""
 
 
 class RenderingError(OpenTinkerError, ValueError):

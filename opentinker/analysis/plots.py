@@ -41,8 +41,7 @@ def draw(run: Run) -> list[Path]:
 def _exploitability(rows: Rows, run: Run) -> Figure:
     rows = [row for row in rows if "exploitability" in row]
     figure, axes = _axes("episodes", "exploitability (chips)")
-    per_step = max((row.get("episodes", 0) for row in rows), default=0) or 1
-    x = [row["step"] * per_step for row in rows]
+    x = [row.get("episodes_total", 0) for row in rows]
     axes.plot(x, [row["exploitability"] for row in rows], lw=1, alpha=0.6, label="last iterate")
     axes.plot(x, [row["exploitability_average"] for row in rows], lw=2, label="average of iterates")
     marks = [("taught base", rows[0]["exploitability"], "tab:gray"), ("equilibrium", 0.0, "k")]

@@ -261,9 +261,18 @@ class Host:
             self._refuse(self._inbox.get())
 
 
+_HOME = "opentinker-adapters-"
+
+
 def _make_home(work_dir: str | None) -> Path:
+    """A folder of this process; those that killed processes left beside it are removed."""
     if work_dir is not None:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
     elif os.access("/dev/shm", os.W_OK):
         work_dir = "/dev/shm"
-    return Path(tempfile.mkdtemp(prefix="opentinker-adapters-", dir=work_dir))
+    home = Path(tempfile.mkdtemp(prefix=f"{_HOME}{os.getpid()}-", dir=work_dir))
+    for other in home.parent.glob(f"{_HOME}*-*"):
+        owner = other.name.removeprefix(_HOME).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(other, ignore_errors=True)
+    return home

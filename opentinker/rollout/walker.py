@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from opentinker.agent import Agent, Answer, View
-from opentinker.errors import ConfigError, EnvironmentFault
+from opentinker.errors import ConfigError, ContextFull, EnvironmentFault
 from opentinker.protocol import END, Protocol, Stage, WalkState
 from opentinker.rewards import RewardLedger
 from opentinker.rollout.seating import Table
@@ -76,6 +76,8 @@ class Walk:
                 outcome, reason = await self._play()
         except EnvironmentFault as fault:
             reason = str(fault)
+        except ContextFull as full:
+            outcome, reason = "truncated", str(full)
         except TimeoutError:
             stage = self._record[-1].stage.name if self._record else self._protocol.start
             seconds = perf_counter() - began

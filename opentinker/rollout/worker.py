@@ -44,6 +44,8 @@ class RolloutPlan:
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
     in_flight: int = 1024
+    context: int | None = None
+    """ids that the model takes, prompt and answer together; an episode that needs more is cut"""
     modules: tuple[str, ...] = ()
 
 
@@ -96,7 +98,7 @@ class RolloutWorker:
         params = self._plan.policies.get(name)
         if params is not None:
             assert self._renderer is not None
-            return PolicyAgent(name, self._renderer, params, seed=seed)
+            return PolicyAgent(name, self._renderer, params, seed=seed, context=self._plan.context)
         return self._factories[name](**self._plan.agents[name].options, seat=seat, seed=seed)
 
     def _take(self) -> Table:

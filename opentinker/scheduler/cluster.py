@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 _DEFAULTS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Environment of every worker, where the user's own says nothing else."""
 
+_CLOSING = 3.0
+"""Seconds that workers have to close; a Ctrl-C must be over within ten."""
+
 
 class _Host:
     """The actor: one object of a plain class, and a way to call it."""
@@ -44,6 +47,13 @@ class _Host:
             raise
         finally:
             self._built.set()
+
+    async def close(self) -> None:
+        """Give back what the object holds outside its process, where it has a `close`."""
+        close = getattr(self._target, "close", None)
+        result = close() if close is not None else None
+        if inspect.isawaitable(result):
+            await result
 
     async def call(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         await self._built.wait()  # calls of an async actor may overtake one another
@@ -145,14 +155,21 @@ class Cluster:
         self._workers.append(worker)
         return worker
 
-    def stop(self, worker: Worker) -> None:
-        """End a worker's process."""
-        self._workers.remove(worker)
-        ray.kill(worker._actor)
+    def stop(self, *workers: Worker) -> None:
+        """Let workers close what they hold, for a short while, and end their processes."""
+        closing = [worker._actor.close.remote() for worker in workers]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=_CLOSING)
+        for worker in workers:
+            self._workers.remove(worker)
+            ray.kill(worker._actor)
+
+    def stop_all(self) -> None:
+        """End every worker."""
+        self.stop(*self._workers)
 
     def close(self) -> None:
         """End every worker; end the cluster too where it was started here."""
-        for worker in list(self._workers):
-            self.stop(worker)
+        self.stop_all()
         if self._owned:
             ray.shutdown()

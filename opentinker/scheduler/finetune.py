@@ -59,7 +59,6 @@ async def finetune(checked: Checked, run: Run, cluster: Cluster, watcher: Watche
         watcher.step(merged, int(merged["step"]), fit.steps)
     target = run.folder / "model"
     await tuner.call("save", str(target))
-    cluster.stop(tuner)
     return target
 
 

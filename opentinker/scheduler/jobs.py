@@ -12,7 +12,7 @@ from pathlib import Path
 from opentinker.analysis.plots import draw
 from opentinker.config import SFTExperiment, dump_experiment, load_experiment
 from opentinker.errors import ConfigError
-from opentinker.recorder import Run
+from opentinker.recorder import Run, State
 from opentinker.rollout.worker import AgentSpec
 from opentinker.scheduler.check import Checked, check
 from opentinker.scheduler.cluster import Cluster
@@ -49,14 +49,12 @@ async def _run_one(checked: Checked, runs: Path, cluster: Cluster, watcher: Watc
     experiment = checked.experiment
     run = Run.create(runs, experiment.name, dump_experiment(experiment))
     watcher.phase(f"run folder {run.folder}")
-    job: CoTraining | None = None
     try:
         if isinstance(experiment, SFTExperiment):
             await finetune(checked, run, cluster, watcher)
         else:
             model = await _model(checked, run, before, cluster)
-            job = CoTraining(checked, model, run, cluster, watcher)
-            await job.run()
+            await CoTraining(checked, model, run, cluster, watcher).run()
         draw(run)
     except asyncio.CancelledError:
         _leave(run, "interrupted", "stopped by the user")
@@ -64,14 +62,15 @@ async def _run_one(checked: Checked, runs: Path, cluster: Cluster, watcher: Watc
     except BaseException as error:
         _leave(run, "failed", f"{type(error).__name__}: {error}")
         raise
+    finally:
+        cluster.stop_all()
     run.set_status("succeeded", run.status()["step"])
     return run
 
 
-def _leave(run: Run, state: str, message: str) -> None:
+def _leave(run: Run, state: State, message: str) -> None:
     """Write down how far the run came, and draw what there is."""
-    assert state in ("interrupted", "failed")
-    run.set_status(state, run.status()["step"], message)  # pyright: ignore[reportArgumentType]
+    run.set_status(state, run.status()["step"], message)
     if run.lines("metrics.jsonl"):
         draw(run)
 
@@ -79,7 +78,8 @@ def _leave(run: Run, state: str, message: str) -> None:
 def _finished(checked: Checked, runs: Path) -> Run | None:
     """A run of exactly this experiment that has succeeded, the newest."""
     text = dump_experiment(checked.experiment)
-    for status in sorted(runs.glob(f"{checked.experiment.name}*/status.json"), reverse=True):
+    found = runs.glob(f"{checked.experiment.name}*/status.json")
+    for status in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
         run = Run(status.parent)
         same = (run.folder / "experiment.toml").read_text(encoding="utf-8") == text
         if same and run.status()["state"] == "succeeded":

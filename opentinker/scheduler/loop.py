@@ -28,7 +28,15 @@ from opentinker.scheduler.evaluate import ExactScore, Match, play_matches
 from opentinker.scheduler.figures import step_metrics
 from opentinker.scheduler.finetune import demonstrate
 from opentinker.scheduler.watcher import Watcher
-from opentinker.types import AdapterSpec, Episode, EpisodeRequest, PolicyVersion, UpdateReport
+from opentinker.types import (
+    AdapterSpec,
+    Episode,
+    EpisodeRequest,
+    Play,
+    PolicyVersion,
+    Trajectory,
+    UpdateReport,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +68,8 @@ class CoTraining:
         }
         self._versions: dict[str, int] = {}
         self._exact: ExactScore | None = None
-        self._first: dict[str, float] = {}
+        self._first: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
         self._matches: list[list[Match]] = []
         self.step = 0
 
@@ -70,7 +79,7 @@ class CoTraining:
         updates = experiment.train.updates
         await self._start()
         for self.step in range(1, updates + 1):
-            row = await self._one_step()
+            row = self._last = await self._one_step()
             self._run.append("metrics.jsonl", row)
             self._run.set_status("running", self.step)
             self._watcher.step(row, self.step, updates)
@@ -116,6 +125,7 @@ class CoTraining:
         await self._engine.ready()
         facts = await self._engine.call("facts")
         self._tolerance = TOLERANCE.get(facts.dtype, LOOSE)
+        self._plan = replace(self._plan, context=facts.max_model_len)
         self._walker = self._engine
         if resources.rollout == "engine":
             await self._engine.call("prepare", self._plan)
@@ -149,7 +159,9 @@ class CoTraining:
         played = perf_counter()
         kept, counts = usable(episodes)
         self._judge(episodes, counts["failed_episodes"])
-        reports = [await self._update(name, kept) for name in self._policies]
+        own = [play for episode in kept for play in plays(episode)]
+        rows = [row for episode in kept for row in trajectories(episode)]
+        reports = [await self._update(name, own, rows) for name in self._policies]
         updated = perf_counter()
         for report in reports:
             await self._publish(report.policy, report.version)
@@ -200,14 +212,16 @@ class CoTraining:
                 f"{reason}"
             )
 
-    async def _update(self, policy: str, episodes: Sequence[Episode]) -> UpdateReport:
-        own = [play for e in episodes for play in plays(e) if play.policy == policy]
+    async def _update(
+        self, policy: str, played: Sequence[Play], rows: Sequence[Trajectory]
+    ) -> UpdateReport:
+        own = [play for play in played if play.policy == policy]
         earned = self._credit[policy].advantages(own)
         advantages = {
             (play.episode, play.seat): a for play, a in zip(own, earned.advantages, strict=True)
         }
-        rows = [t for e in episodes for t in trajectories(e) if t.policy == policy]
-        batches = pack(rows, advantages, self._experiment.train.batch_tokens)
+        trained = [row for row in rows if row.policy == policy]
+        batches = pack(trained, advantages, self._experiment.train.batch_tokens)
         progress = (self.step - 1) / max(1, self._experiment.train.updates - 1)
         report = await self._learner.call("update", policy, batches, progress)
         if report.skipped:
@@ -284,7 +298,7 @@ class CoTraining:
         await self._probe()
 
     def _close(self) -> None:
-        last = self._run.lines("metrics.jsonl")[-1]
+        last = self._last
         rows = [
             (key.replace("_", " "), f"{self._first[key]:.4f}", f"{last[key]:.4f}")
             for key in ("exploitability", "exploitability_average", "illegal_mass")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -276,3 +278,16 @@ def test_an_engine_that_does_not_start_says_why_and_leaves_no_files(tmp_path: Pa
         Host("fake", make, work_dir=str(tmp_path))
     gc.collect()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    dead = tmp_path / f"opentinker-adapters-{done.pid}-x"
+    alive = tmp_path / f"opentinker-adapters-{os.getppid()}-x"
+    for folder in (dead, alive):
+        folder.mkdir()
+    host = Host("fake", FakeBackend, work_dir=str(tmp_path))
+    assert not dead.exists() and alive.exists()
+    host.close()
+    assert list(tmp_path.iterdir()) == [alive]

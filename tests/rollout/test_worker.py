@@ -192,3 +192,20 @@ def test_what_goes_to_a_worker_and_comes_back_can_be_pickled(model: Path) -> Non
     plan = _plan(model)
     episodes = asyncio.run(RolloutWorker(plan, SeededSampler(model)).play(_requests(2)))
     assert pickle.loads(pickle.dumps((plan, episodes))) == (plan, episodes)
+
+
+def test_an_episode_that_outgrows_the_context_is_cut_and_the_others_go_on(model: Path) -> None:
+    sampler = SeededSampler(model)
+    plan = _plan(model)
+    whole = asyncio.run(RolloutWorker(plan, sampler).play(_requests(40)))
+    longest = max(len(asked.prompt_ids) for asked in sampler.asked.values())
+    plan = replace(plan, context=longest)  # the longest prompt leaves no room for an answer
+    cut = asyncio.run(RolloutWorker(plan, SeededSampler(model)).play(_requests(40)))
+    outcomes = [episode.outcome for episode in cut]
+    assert 0 < outcomes.count("truncated") < 40 and "failed" not in outcomes
+    for before, after in zip(_timeless(whole), _timeless(cut), strict=True):
+        if after.outcome == "truncated":
+            assert f"the model's context {longest}" in after.reason
+            assert len(after.turns) < len(before.turns)
+        else:
+            assert after == before

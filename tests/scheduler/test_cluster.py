@@ -48,6 +48,13 @@ class Part:
         raise ZeroDivisionError("no chips")
     async def die(self):
         os._exit(1)
+
+class Closing:
+    def __init__(self, file, seconds):
+        self.file, self.seconds = file, seconds
+    async def close(self):
+        await asyncio.sleep(self.seconds)
+        open(self.file, "w").close()
 """
 
 
@@ -210,3 +217,22 @@ def test_no_process_outlives_its_driver(parts: str, how: str) -> None:
             assert not alive, [process.name() for process in alive]
         finally:
             driver.kill()
+
+
+def test_a_worker_closes_what_it_holds_before_it_ends_but_not_for_ever(
+    cluster: Cluster, parts: str, tmp_path: Path
+) -> None:
+    place = parts.replace(":Part", ":Closing")
+    files = [tmp_path / "soon", tmp_path / "never"]
+    workers = [
+        cluster.worker(place, {"file": str(file), "seconds": seconds})
+        for file, seconds in zip(files, (0.0, 600.0), strict=True)
+    ]
+
+    async def ready() -> None:
+        for worker in workers:
+            await worker.ready()
+
+    asyncio.run(ready())
+    cluster.stop(*workers)
+    assert [file.exists() for file in files] == [True, False]
