@@ -26,7 +26,9 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 bench: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python experiments/benchmarks/lora_kernels.py
+	for name in lora_kernels learner_tokens policy_memory publish_latency asynchrony; do \
+		OMP_NUM_THREADS=1 $(BIN)/python experiments/benchmarks/$$name.py || exit 1; \
+	done
 
 $(STAMP): pyproject.toml constraints.txt overrides.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""The command line: run an experiment, read its transcripts, look at a protocol."""
+"""The command line: run an experiment, read its transcripts, export what it learned."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key: train.updates=20.")
     ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with this run from its newest checkpoint.")
+    ] = None,
     runs: Runs = Path("runs"),
 ) -> None:
     """Run an experiment, and what it comes after, to the end."""
@@ -46,7 +49,7 @@ def run(
 
     watcher = RichWatcher(console)
     try:
-        done = run_experiment(experiment, set_ or (), runs_folder(runs), watcher)
+        done = run_experiment(experiment, set_ or (), runs_folder(runs), watcher, resume)
     finally:
         watcher.close()
     console.print(f"done: {done.folder}", highlight=False)
@@ -86,6 +89,29 @@ def transcripts(
     for number, each in chosen:
         title = f"step {number}, episode {each.request.id}: {each.env}, {each.outcome}"
         console.print(Panel(Text("\n".join(lines(each))), title=title, title_align="left"))
+
+
+@app.command()
+def export(
+    run: Annotated[str, typer.Argument(help="A run: its folder, or its name under --runs.")],
+    policy: Annotated[str, typer.Option(help="The policy to write.")],
+    out: Annotated[Path | None, typer.Option(help="Where; RUN/export/POLICY by default.")] = None,
+    step: Annotated[int | None, typer.Option(help="Of this checkpoint; the newest.")] = None,
+    best: Annotated[bool, typer.Option("--best", help="Of the best checkpoint.")] = False,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="An adapter as a whole model, merged into its base.")
+    ] = False,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Write a policy for others to load: a PEFT folder, or a whole model's."""
+    from opentinker.recorder import Run
+    from opentinker.scheduler.exports import export_run
+
+    found = Run.open(runs, run)
+    folder, base = export_run(found, policy, out, step=step, best=best, merged=merged)
+    console.print(f"written: {folder}", highlight=False, soft_wrap=True)
+    if base is not None:
+        console.print(f"its base model: {base}", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -10,192 +10,21 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from opentinker.errors import ConfigError
+from opentinker.experiment import RLExperiment
+from opentinker.finetuning import DPOExperiment, SFTExperiment
 
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-Positive = Annotated[int, Field(ge=1, strict=True)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
-Schedule = Share | tuple[Share, Share]
-
-
-class EnvSection(_Section):
-    id: str
-    """a file of `envs/`, a registered name, `pettingzoo/classic/chess-v6`, `"my.module:env"`"""
-    options: dict[str, Any] = {}
-    """keyword arguments of the env's factory"""
-
-
-class ProtocolSection(_Section):
-    id: str = "follow_env"
-    options: dict[str, Any] = {}
-
-
-class AgentSection(BaseModel):
-    """An agent that is not a policy; keys beside `kind` are options of its factory."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-    kind: str
-
-    def options(self) -> dict[str, Any]:
-        return dict(self.__pydantic_extra__ or {})
-
-
-class LoraPolicy(_Section):
-    """A trainable LoRA adapter over the experiment's model."""
-
-    kind: Literal["lora"] = "lora"
-    rank: Positive = 8
-    alpha: Rate | None = None
-    """None is twice the rank"""
-    targets: list[str] = ["all-linear"]
-    """leaf names of the linear layers to adapt"""
-    learning_rate: Rate | tuple[Rate, Rate] = 2e-3
-    """a number, or its value at the start and at the end, linear in between"""
-    entropy: Schedule = 0.0
-    """coefficient of the entropy bonus; a schedule, too"""
-    kl: Schedule = 0.0
-    """coefficient of the KL to a slowly moving copy (magnetic mirror descent, arXiv 2206.05825)"""
-    reference_every: Positive = 20
-    """updates between two refreshes of that copy"""
-
-
-class TinyModel(_Section):
-    """What `model = "tiny"` makes: a Llama with a tokenizer trained on the env's own texts."""
-
-    hidden: Annotated[int, Field(ge=32, multiple_of=32)] = 64
-    layers: Positive = 2
-    context: Annotated[int, Field(ge=64)] = 512
-
-
-class SamplingSection(_Section):
-    max_tokens: Positive = 8
-    temperature: Rate = 1.0
-
-
-class LimitsSection(_Section):
-    turns: Positive = 200
-    """answers in one episode, all seats together"""
-    turn_seconds: Rate = 120.0
-    episode_seconds: Rate = 600.0
-
-
-class ResourcesSection(_Section):
-    engine_threads: Positive = 1
-    learner_threads: Positive = 1
-    rollout: Literal["engine", "worker"] = "engine"
-    """where episodes are walked: in the engine's own process, or in one beside it"""
-
-
-class TrainSection(_Section):
-    updates: Positive = 150
-    episodes_per_update: Positive = 256
-    group_size: Positive = 1
-    """episodes that start from the same state"""
-    credit: str = "role_baseline"
-    credit_options: dict[str, Any] = {}
-    loss: Literal["policy_gradient"] = "policy_gradient"
-    normalization: Literal["token", "sequence"] = "token"
-    importance_cap: Rate | None = None
-    """truncation of importance weights (TIS); None takes the sampled tokens as on-policy"""
-    max_grad_norm: Rate = 1.0
-    batch_tokens: Positive = 8192
-    """tokens of one micro-batch, padding included"""
-    max_skipped: Positive = 5
-    """updates in a row with a non-finite loss or gradient before the job fails"""
-    max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """share of failed episodes in one update above which the job fails"""
-
-
-class EvaluateSection(_Section):
-    every: Positive = 10
-    episodes: Positive = 256
-    against: list[str] = []
-    """agents that take the other seats: `random`, `equilibrium`, or one of `[agents]`"""
-    exploitability: bool = False
-    """exact exploitability at every update; the env must give its game tree"""
-
-
-class CheckpointSection(_Section):
-    every: Positive = 50
-    keep_last: Positive = 2
-    transcripts: Positive = 16
-    """episodes of each update that are written out in full"""
-
-
-class DataSection(_Section):
-    """Where supervised examples come from: episodes that the cast plays, every answer learned."""
-
-    episodes: Positive = 4000
-
-
-class FitSection(_Section):
-    steps: Positive = 400
-    learning_rate: Rate = 3e-3
-    batch_tokens: Positive = 8192
-    validation: Annotated[float, Field(gt=0, lt=1)] = 0.05
-
-
-class _Experiment(_Section):
-    name: Name
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    model: str = "tiny"
-    """`tiny`, a Hugging Face folder or id; left out with `after`, it is what that job made"""
-    modules: list[str] = []
-    """modules to import first, for what they register"""
-    after: str | None = None
-    """an experiment file beside this one whose job must have succeeded first"""
-    tiny: TinyModel = TinyModel()
-    env: EnvSection
-    protocol: ProtocolSection = ProtocolSection()
-    agents: dict[Name, AgentSection] = {}
-    cast: Annotated[dict[str, str | AgentSection], Field(min_length=1)]
-    sampling: SamplingSection = SamplingSection()
-    limits: LimitsSection = LimitsSection()
-    resources: ResourcesSection = ResourcesSection()
-
-
-class RLExperiment(_Experiment):
-    """A job that plays episodes and trains every policy of the cast from them."""
-
-    job: Literal["rl"] = "rl"
-    engine: Literal["auto", "vllm", "torch"] = "auto"
-    policies: Annotated[dict[Name, LoraPolicy], Field(min_length=1)]
-    train: TrainSection = TrainSection()
-    evaluate: EvaluateSection = EvaluateSection()
-    checkpoint: CheckpointSection = CheckpointSection()
-
-    @model_validator(mode="after")
-    def _names(self) -> RLExperiment:
-        for name in self.policies:
-            if name == "base" or name in self.agents:
-                raise ValueError(f"policies.{name}: the name is taken; choose another")
-        return self
-
-
-class SFTExperiment(_Experiment):
-    """A job that fine-tunes the model on what its cast plays, and leaves a new model."""
-
-    job: Literal["sft"]
-    data: DataSection = DataSection()
-    fit: FitSection = FitSection()
-
-
-Experiment = RLExperiment | SFTExperiment
-_KINDS: dict[str, type[RLExperiment] | type[SFTExperiment]] = {
+Experiment = RLExperiment | SFTExperiment | DPOExperiment
+_KINDS: dict[str, type[RLExperiment] | type[SFTExperiment] | type[DPOExperiment]] = {
     "rl": RLExperiment,
     "sft": SFTExperiment,
+    "dpo": DPOExperiment,
 }
 
 
@@ -223,7 +52,7 @@ def parse_experiment(table: Mapping[str, Any], source: str = "experiment") -> Ex
     job = table.get("job", "rl")
     if not isinstance(job, str) or job not in _KINDS:
         raise ConfigError(
-            f"{source}: unknown job {job!r}{_nearest(str(job), _KINDS)}; known: rl, sft"
+            f"{source}: unknown job {job!r}{_nearest(str(job), _KINDS)}; known: rl, sft, dpo"
         )
     try:
         return _KINDS[job].model_validate(dict(table))
@@ -267,6 +96,13 @@ def _explain(error: ValidationError, table: Mapping[str, Any], model: type[BaseM
         return f"unknown key {where!r}{_nearest(key, allowed)}{known}{more}"
     if first["type"] == "missing":
         return f"{where!r} is missing{more}"
+    if first["type"] == "union_tag_invalid":
+        context = first.get("ctx", {})
+        allowed = str(context.get("expected_tags", "")).replace("'", "").split(", ")
+        given = str(context.get("tag", ""))
+        return (
+            f"{where}.kind = {given!r}{_nearest(given, allowed)}; known: {', '.join(allowed)}{more}"
+        )
     if first["type"] == "value_error":
         return f"{first['msg'].removeprefix('Value error, ')}{more}"
     # A union has a fault for each of its kinds, all at one place.
@@ -297,21 +133,35 @@ def _written(fault: ErrorDetails, table: Mapping[str, Any]) -> list[str]:
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """The keys of the section at `path` of a model, looked up in its JSON schema."""
+    """The keys of the section at `path` of a model, looked up in its JSON schema.
+
+    Of a section of several kinds, all of their keys: each of `path`'s parts may name the kind.
+    """
     schema = TypeAdapter(model).json_schema()
-    node: Mapping[str, Any] = schema
-    for part in (*path, None):
+
+    def opened(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         while "$ref" in node:
             node = schema["$defs"][node["$ref"].rsplit("/", 1)[1]]
-        if part is not None:
-            inner = node.get("properties", {}).get(str(part))
-            if inner is None:
+        kinds = node.get("oneOf", node.get("anyOf"))
+        return [node] if kinds is None else [each for kind in kinds for each in opened(kind)]
+
+    nodes = opened(schema)
+    for part in path:
+        inner: list[Mapping[str, Any]] = []
+        for node in nodes:
+            child = node.get("properties", {}).get(str(part))
+            if child is None:
                 patterns = node.get("patternProperties", {}).values()
-                inner = next(iter(patterns), node.get("additionalProperties"))
-            if not isinstance(inner, Mapping):
-                return []
-            node = inner
-    return list(node.get("properties", {}))
+                child = next(iter(patterns), node.get("additionalProperties"))
+            if isinstance(child, Mapping):
+                inner += opened(child)
+        # A part that is in no table names a kind: pydantic puts it into a union's paths.
+        nodes = inner or [node for node in nodes if _kind(node) == part]
+    return list(dict.fromkeys(key for node in nodes for key in node.get("properties", {})))
+
+
+def _kind(node: Mapping[str, Any]) -> Any:
+    return node.get("properties", {}).get("kind", {}).get("const")
 
 
 def _nearest(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:

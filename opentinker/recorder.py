@@ -9,6 +9,7 @@ Files that a reader may meet half-written are written beside and renamed.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
 from opentinker.types import Episode, EpisodeRequest, Message, Turn
@@ -30,6 +31,7 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._lock: IO[str] | None = None
 
     @classmethod
     def create(cls, runs: Path, name: str, experiment: str) -> Run:
@@ -110,20 +112,66 @@ class Run:
             for line in path.read_text(encoding="utf-8").splitlines():
                 yield step, _episode(json.loads(line))
 
-    def checkpoint(self, step: int, write: Callable[[Path], None], keep_last: int) -> Path:
-        """Let `write` fill a folder beside, seal it with hashes, rename it; keep the newest."""
+    def rewind(self, step: int) -> None:
+        """Forget what was recorded after `step`, so that the run goes on from there."""
+        for path in self.folder.glob("*.jsonl"):
+            rows = [row for row in self.lines(path.name) if row["step"] <= step]
+            self.write_text(path.name, "".join(json.dumps(row) + "\n" for row in rows))
+        for path in (self.folder / "episodes").glob("step-*.jsonl"):
+            if int(path.stem.removeprefix("step-")) > step:
+                path.unlink()
+        for path in (self.folder / "checkpoints").glob("*"):
+            number = path.name.removeprefix("step-")
+            if not number.isdigit() or int(number) > step:  # torn, or left in writing
+                shutil.rmtree(path)
+
+    def claim(self) -> None:
+        """Hold the run for as long as this process lives; ConfigError while another one holds it.
+
+        The system lets go of it however the process ends.
+        """
+        file = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ConfigError(f"the run {self.folder} is going on in another process") from None
+        self._lock = file
+
+    def release(self) -> None:
+        """Let go of what `claim` holds."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def checkpoint(
+        self,
+        step: int,
+        write: Callable[[Path], None],
+        keep_last: int,
+        *,
+        keep_best: int = 0,
+        score: float | None = None,
+    ) -> Path:
+        """Let `write` fill a folder beside, seal it with hashes, rename it.
+
+        Kept are the `keep_last` newest, and of all with a `score` the `keep_best` highest.
+        """
         final = self.folder / "checkpoints" / f"step-{step:05d}"
         beside = final.with_name(final.name + ".part")
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         write(beside)
         hashes = {str(p.relative_to(beside)): _sha256(p) for p in _files(beside)}
-        manifest = {"step": step, "files": hashes}
+        manifest = {"step": step, "score": score, "files": hashes}
         (beside / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         shutil.rmtree(final, ignore_errors=True)
         os.replace(beside, final)
-        for old in self.checkpoints()[:-keep_last]:
-            shutil.rmtree(old)
+        kept = self.checkpoints()
+        best = self._by_score(kept)[:keep_best]
+        for old in kept[:-keep_last]:
+            if old not in best:
+                shutil.rmtree(old)
         return final
 
     def checkpoints(self) -> list[Path]:
@@ -131,6 +179,24 @@ class Run:
         found = (self.folder / "checkpoints").glob("step-*/manifest.json")
         whole = (p.parent for p in found if p.parent.suffix != ".part")
         return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
+
+    def best_checkpoint(self) -> Path:
+        """The kept checkpoint with the highest score; CheckpointError where none has one."""
+        best = self._by_score(self.checkpoints())
+        if not best:
+            raise CheckpointError(
+                f"no checkpoint of the run {self.folder} has a score; name checkpoint.metric"
+            )
+        return best[0]
+
+    def _by_score(self, folders: Sequence[Path]) -> list[Path]:
+        """Those with a score, the highest first, of equal ones the newest."""
+        scores = {}
+        for folder in folders:
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            if manifest.get("score") is not None:
+                scores[folder] = (manifest["score"], manifest["step"])
+        return sorted(scores, key=lambda folder: scores[folder], reverse=True)
 
     def latest_checkpoint(self) -> Path:
         """The newest checkpoint whose files are what its manifest says."""

@@ -69,6 +69,15 @@ class Renderer:
         """The id that ends an answer."""
         return int(self._tokenizer.eos_token_id)
 
+    def reads_like(self, other: Renderer) -> bool:
+        """Whether both give every conversation the same ids."""
+        mine, theirs = self._tokenizer, other._tokenizer
+        return (
+            mine.chat_template == theirs.chat_template
+            and mine.get_vocab() == theirs.get_vocab()
+            and self.end_id == other.end_id
+        )
+
     def opening(self, text: str, system: str = "") -> tuple[int, ...]:
         """The ids of a whole first prompt, up to where the answer begins."""
         pieces = self._plain

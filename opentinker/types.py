@@ -53,6 +53,19 @@ class AdapterWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class FullWeights:
+    """One version of a whole model: float32 arrays under transformers' `state_dict` names.
+
+    Tied weights stand there once, under the name that transformers saves them by.
+    """
+
+    tensors: Mapping[str, NDArray[np.float32]]
+
+
+Weights = AdapterWeights | FullWeights
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How a completion is drawn. `seed` is the request's own; None uses the engine's generator."""
 
@@ -177,6 +190,10 @@ class Play:
     """[K] reward of each turn of the seat, in order."""
     stages: tuple[str, ...]
     """[K] the stage of each turn."""
+    prompts: tuple[int, ...] = ()
+    """[K] a digest of all ids that stood before each turn's answer: equal for equal prompts"""
+    values: NDArray[np.float64] | None = None
+    """[K] a critic's value of the state in which each turn was asked, where there is a critic"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +234,9 @@ class TrainBatch:
     """[B, T] the engine's, 0 where not trained"""
     versions: NDArray[np.int32]
     """[B, T] -1 where not trained"""
+    targets: NDArray[np.float32] | None = None
+    """[B, T] at the first trained token of a turn what a critic should have said before it; NaN
+    elsewhere. None without a critic"""
 
 
 @dataclass(frozen=True, slots=True)

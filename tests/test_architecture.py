@@ -16,8 +16,8 @@ COLLECTIONS = ("envs", "agents", "protocols")
 LAYERS = (
     {"errors"},
     {"types"},
-    {"agent", "answer", "config", "drawing", "env", "flow", "game", "protocol", "recorder"}
-    | {"registry", "rendering", "rewards", "text", "view", "walk"},
+    {"agent", "answer", "config", "drawing", "env", "experiment", "finetuning", "flow", "game"}
+    | {"protocol", "recorder", "registry", "rendering", "rewards", "text", "view", "walk"},
     set(COLLECTIONS),
     {"inference", "rollout", "experience", "learner", "league"},
     {"scheduler", "analysis", "testing"},

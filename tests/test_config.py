@@ -48,9 +48,24 @@ WRONG = [
     ("policies.base", {}, ["policies.base", "name is taken"]),
     ("engine", "vlm", ["engine = 'vlm'", "'auto', 'vllm' or 'torch'"]),
     ("job", "slf", ["unknown job 'slf'", "did you mean 'sft'?"]),
-    ("job", ["rl"], ["unknown job ['rl']", "known: rl, sft"]),
+    ("job", ["rl"], ["unknown job ['rl']", "known: rl, sft, dpo"]),
     ("policies.alice.rank", True, ["policies.alice.rank = True", "integer"]),
-    ("policies.alice.kind", "full", ["policies.alice.kind = 'full'", "'lora'"]),
+    ("policies.alice.kind", "full", ["unknown key 'policies.alice.rank'", "known: learning_rate"]),
+    ("policies.alice.kind", "fulll", ["policies.alice.kind = 'fulll'", "did you mean 'full'"]),
+    ("policies.bob.alpha", 4.0, ["alpha = 4.0 without rank"]),
+    ("policies.bob.kind", "frozen", ["unknown key 'policies.bob.learning_rate'"]),
+    ("policies.bob.reference", "carol", ["reference of policy 'bob'", "'carol'", "base, copy"]),
+    ("policies.alice.start", "no/where", ["policies.alice.start", "RUN:POLICY"]),
+    ("policies.alice.start", "gone:bob", ["unknown run 'gone'"]),
+    ("policies.carol", {"rank": 2}, ["policy 'carol' has no seat"]),
+    ("train.loss", "ppo", ["unknown loss 'ppo'", "ppo_clip"]),
+    ("train.credit", "gea", ["unknown credit estimator 'gea'", "did you mean 'gae'"]),
+    ("train.credit_options", {"gama": 1.0}, ["no option 'gama'"]),
+    ("train.teams", [["player_0", "player_9"]], ["player_9", "did you mean 'player_"]),
+    ("train.team", 1.5, ["train.team = 1.5", "less than or equal to 1"]),
+    ("train.max_staleness", -1, ["train.max_staleness = -1"]),
+    ("train.update", "alternate", ["train.update = 'alternate'", "'alternating'"]),
+    ("checkpoint.keep_best", 1, ["checkpoint.keep_best = 1 needs checkpoint.metric"]),
     ("policies.alice.entropy", [0.1], ["policies.alice.entropy = [0.1]", "number"]),
     ("policies", {}, ["policies = {}"]),
     ("policies.a b", {}, ["policies.a b", "pattern"]),
@@ -128,7 +143,7 @@ def test_an_override_goes_as_deep_as_it_is_written_and_is_checked_as_the_file_is
     experiment = load_experiment(
         path, ["env.options.illegal=retry(2), forfeit", 'cast.player_1={kind="random"}', "seed = 5"]
     )
-    assert experiment.env.options == {"illegal": "retry(2), forfeit"}
+    assert experiment.job == "rl" and experiment.env.options == {"illegal": "retry(2), forfeit"}
     assert experiment.seed == 5 and not isinstance(experiment.cast["player_1"], str)
     with pytest.raises(ConfigError, match=r"train.updates = '20 x': .*integer"):
         load_experiment(path, ["train.updates=20 x"])
@@ -160,7 +175,8 @@ def test_overrides_are_toml_or_bare_words(tmp_path: Path) -> None:
     experiment = load_experiment(path, settings)
     assert experiment.job == "rl"
     assert experiment.train.updates == 20 and experiment.engine == "torch"
-    assert experiment.policies["bob"].entropy == (0.1, 0.0)
+    bob = experiment.policies["bob"]
+    assert bob.kind == "lora" and bob.entropy == (0.1, 0.0)
     with pytest.raises(ConfigError, match="not of the form"):
         load_experiment(path, ["train.updates"])
 

@@ -72,7 +72,7 @@ def test_a_batch_of_arrays_can_be_pickled() -> None:
     lengths = np.array([3, 2], np.int32)
     trained = ids > 3
     floats = ids.astype(np.float32)
-    batch = types.TrainBatch("alice", ids, lengths, trained, floats, floats, ids)
+    batch = types.TrainBatch("alice", ids, lengths, trained, floats, floats, ids, floats)
     again = pickle.loads(pickle.dumps(batch))
     for field in dataclasses.fields(batch)[1:]:
         before, after = getattr(batch, field.name), getattr(again, field.name)
@@ -85,6 +85,7 @@ ERRORS = [
     errors.UnknownNameError("env", "khun", ["kuhn", "rps"], "a hint"),
     errors.ProtocolError("a"),
     errors.EnvironmentFault("a"),
+    errors.ContextFull("a"),
     errors.RenderingError("a"),
     errors.EngineError("a"),
     errors.PublishError("a"),

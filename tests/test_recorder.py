@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opentinker import cli
-from opentinker.errors import CheckpointError, UnknownNameError
+from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
 from opentinker.recorder import Run
 from opentinker.types import Episode, EpisodeRequest, Message, Turn
 
@@ -170,3 +170,49 @@ def test_status_says_state_and_step(tmp_path: Path) -> None:
     run.set_status("failed", 7, "out of cards")
     record = json.loads((run.folder / "status.json").read_text())
     assert (record["state"], record["step"], record["message"]) == ("failed", 7, "out of cards")
+
+
+def test_the_best_checkpoints_are_kept_beside_the_newest(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    scores = [0.1, 0.9, None, 0.5, 0.9, 0.2, 0.3]
+    for step, score in enumerate(scores, start=1):
+        run.checkpoint(step, _save(str(step)), keep_last=2, keep_best=2, score=score)
+    assert [path.name for path in run.checkpoints()] == [f"step-0000{n}" for n in (2, 5, 6, 7)]
+    assert run.best_checkpoint().name == "step-00005"  # of two equal ones the newest
+
+
+def test_no_score_is_no_best(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    run.checkpoint(1, _save("a"), keep_last=2)
+    with pytest.raises(CheckpointError, match="has a score"):
+        run.best_checkpoint()
+
+
+def test_a_rewound_run_has_nothing_of_later_steps(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    for step in range(1, 5):
+        run.append("metrics.jsonl", {"step": step, "loss": 0.1 + step / 3})
+        run.write_episodes(step, [EPISODE])
+        if step < 4:
+            run.checkpoint(step, _save(str(step)), keep_last=9)
+    before = run.lines("metrics.jsonl")
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "lo')  # killed while it wrote
+    (run.folder / "checkpoints" / "step-00004.part").mkdir()
+    (run.folder / "checkpoints" / "learner.part").mkdir()
+    run.rewind(2)
+    assert run.lines("metrics.jsonl") == before[:2]
+    assert [step for step, _ in run.episodes()] == [1, 2]
+    names = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+    assert names == ["step-00001", "step-00002"]
+
+
+def test_a_run_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "r", "")
+    run.claim()
+    with pytest.raises(ConfigError, match="in another process"):
+        Run.open(tmp_path, "r").claim()
+    run.release()
+    again = Run.open(tmp_path, "r")
+    again.claim()
+    again.release()

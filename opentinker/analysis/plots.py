@@ -15,6 +15,9 @@ from opentinker.recorder import Run
 
 Rows = Sequence[Mapping[str, Any]]
 
+_STATES = 16
+"""information states of a game above which its strategies are not drawn"""
+
 
 def draw(run: Run) -> list[Path]:
     """Write `plots/*.png` of everything that the run has measured, and return the paths."""
@@ -24,14 +27,20 @@ def draw(run: Run) -> list[Path]:
     found = []
     if any("val_loss" in row for row in rows):
         found.append(_save(run, "loss", _lines(rows, ["loss", "val_loss"], "step", "nats a token")))
+    if any("accuracy" in row for row in rows):
+        keys = ["accuracy", "val_accuracy"]
+        found.append(_save(run, "accuracy", _lines(rows, keys, "step", "share of pairs")))
     if any("exploitability" in row for row in rows):
         found.append(_save(run, "exploitability", _exploitability(rows, run)))
     seats = sorted(key for row in rows[-1:] for key in row if key.startswith("reward/"))
     if seats:
         found.append(_save(run, "rewards", _lines(rows, seats, "step", "mean return")))
-    policies = sorted({key.split("/")[0] for key in rows[-1] if key.endswith("/entropy")})
+    policies = sorted({k.split("/")[0] for row in rows for k in row if k.endswith("/entropy")})
     if policies:
         found.append(_save(run, "learner", _learner(rows, policies)))
+    strategies = run.lines("strategies.jsonl")
+    if strategies and len(strategies[0]["table"]) <= _STATES:
+        found.append(_save(run, "strategies", _strategies(strategies)))
     matches = run.lines("evaluations.jsonl")
     if matches:
         found.append(_save(run, "matches", _matches(matches)))
@@ -55,16 +64,34 @@ def _exploitability(rows: Rows, run: Run) -> Figure:
 
 def _learner(rows: Rows, policies: Sequence[str]) -> Figure:
     names = ["entropy", "mismatch_kl", "grad_norm", "kl"]
-    names = [n for n in names if any(f"{p}/{n}" in rows[-1] for p in policies)]
+    names = [n for n in names if any(f"{p}/{n}" in row for p in policies for row in rows)]
     figure = Figure(figsize=(4 * len(names), 3.2), layout="constrained")
     FigureCanvasAgg(figure)
     for place, name in enumerate(names):
         axes = figure.add_subplot(1, len(names), place + 1)
         for policy in policies:
             points = [(r["step"], r[f"{policy}/{name}"]) for r in rows if f"{policy}/{name}" in r]
-            axes.plot(*zip(*points, strict=True), lw=1, label=policy)
+            if points:
+                axes.plot(*zip(*points, strict=True), lw=1, label=policy)
         axes.set(title=name, xlabel="step")
         axes.legend(fontsize=8)
+    return figure
+
+
+def _strategies(rows: Rows) -> Figure:
+    """The probability of each action in each information state, step by step."""
+    states = list(rows[0]["table"])
+    columns = min(4, len(states))
+    lines = -(-len(states) // columns)
+    figure = Figure(figsize=(3 * columns, 2.4 * lines), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, state in enumerate(states):
+        axes = figure.add_subplot(lines, columns, place + 1)
+        for action in rows[0]["table"][state]:
+            values = [row["table"][state].get(action, 0.0) for row in rows]
+            axes.plot([row["step"] for row in rows], values, lw=1, label=action)
+        axes.set(title=state, ylim=(-0.02, 1.02))
+        axes.legend(fontsize=7)
     return figure
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opentinker.experience.returns import compared
 from opentinker.types import Play
-
-SAME = 1e-9
-"""Returns of a group that differ by less than this share of their size are the same return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +20,15 @@ class Credit:
     advantages: list[NDArray[np.float64]]
     """one [K] a play, in the order of the plays"""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    targets: list[NDArray[np.float64]] | None = None
+    """one [K] a play: what the critic should have said; None without a critic"""
 
 
 class Estimator(Protocol):
     """Turns the plays of one policy into advantages; what it remembers goes through `state`."""
+
+    needs_values: ClassVar[bool]
+    """whether plays must come with a critic's `values`"""
 
     def advantages(self, plays: Sequence[Play]) -> Credit: ...
 
@@ -36,6 +39,16 @@ class Estimator(Protocol):
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` gave."""
         ...
+
+
+class Memoryless:
+    """The half of an estimator that remembers nothing from one update to the next."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        pass
 
 
 def every_turn(
@@ -53,16 +66,12 @@ def within_groups(
 
     A group of one or of equal returns teaches nothing: its plays get 0, and it is counted.
     """
-    groups: dict[tuple[str, str], list[int]] = {}
-    for position, play in enumerate(plays):
-        groups.setdefault((play.group, play.seat), []).append(position)
     returns = np.array([play.rewards.sum() for play in plays], dtype=np.float64)
-    values = np.zeros(len(plays))
-    constant = 0
-    for members in groups.values():
-        own = returns[members]
-        if np.ptp(own) > SAME * max(1.0, np.abs(own).max()):
-            values[members] = compare(own)
-        else:
-            constant += 1
-    return every_turn(plays, values, {"groups": len(groups), "constant_groups": constant})
+    keys = ((play.group, play.seat) for play in plays)
+    return every_turn(plays, *compared(keys, returns, compare))
+
+
+def turn_by_turn(plays: Sequence[Play], values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """`values` of all turns of all plays, one after the other, as one [K] a play."""
+    ends = np.cumsum([len(play.rewards) for play in plays], dtype=np.int64)
+    return np.split(values, ends[:-1]) if plays else []

@@ -37,5 +37,23 @@ def informative(
     return kept, {"zero_advantage_trajectories": len(trajectories) - len(kept)}
 
 
+def fresh(
+    trajectories: Sequence[Trajectory], version: int, max_staleness: int
+) -> tuple[list[Trajectory], Mapping[str, float]]:
+    """The trajectories without a trained token older than `version` - `max_staleness`.
+
+    `version` is the policy's newest one, which the update starts from. The metrics count the
+    trajectories that were dropped, and the trained tokens that went with them.
+    """
+    kept, stale = [], []
+    for each in trajectories:
+        trained = each.versions[each.turn >= 0]
+        (stale if (trained < version - max_staleness).any() else kept).append(each)
+    return kept, {
+        "stale_trajectories": len(stale),
+        "stale_tokens": sum(len(_turns(each)) for each in stale),
+    }
+
+
 def _turns(trajectory: Trajectory) -> NDArray[np.int32]:
     return trajectory.turn[trajectory.turn >= 0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opentinker.errors import EngineError
 from opentinker.types import Episode, Play, Trajectory, Turn
@@ -14,7 +16,7 @@ def plays(episode: Episode) -> list[Play]:
     """One play for each seat that a policy held; none when the episode failed.
 
     K counts all the policy's turns of the seat, those that are not trained too, so that k means the
-    same turn here and in `trajectories`.
+    same turn here and in `trajectories`. Raises ValueError for a reward that is not finite.
     """
     return [
         Play(
@@ -23,11 +25,23 @@ def plays(episode: Episode) -> list[Play]:
             env=episode.env,
             seat=seat,
             policy=policy,
-            rewards=np.array([turn.reward for turn in turns], dtype=np.float64),
+            rewards=turn_rewards(episode, seat, turns),
             stages=tuple(turn.stage for turn in turns),
+            prompts=_digests(turns),
         )
         for (seat, policy), turns in _policy_turns(episode).items()
     ]
+
+
+def turn_rewards(episode: Episode, seat: str, turns: Sequence[Turn]) -> NDArray[np.float64]:
+    """[K] what `turns` of `seat` were paid; ValueError when one of them is not a finite number."""
+    rewards = np.array([turn.reward for turn in turns], dtype=np.float64)
+    if not np.isfinite(rewards).all():
+        raise ValueError(
+            f"seat {seat!r} in episode {episode.request.id!r} was paid {rewards.tolist()}; a "
+            "reward is a finite number"
+        )
+    return rewards
 
 
 def trajectories(episode: Episode) -> list[Trajectory]:
@@ -54,6 +68,24 @@ def _policy_turns(episode: Episode) -> dict[tuple[str, str], list[Turn]]:
             if turn.policy is not None:
                 found.setdefault((turn.seat, turn.policy), []).append(turn)
     return found
+
+
+def _digests(turns: Sequence[Turn]) -> tuple[int, ...]:
+    """[K] 64 bits of a hash over all ids before each turn's answer; none for a seat without ids.
+
+    One hash runs along the conversation, so that a long one costs no more a turn than a short one.
+    """
+    if not any(turn.context_ids or turn.tokens for turn in turns):
+        return ()
+    found = []
+    running = blake2b(digest_size=8)
+    for turn in turns:
+        if turn.fresh:
+            running = blake2b(digest_size=8)
+        running.update(np.array(turn.context_ids, dtype="<i4").tobytes())
+        found.append(int.from_bytes(running.digest(), "big"))
+        running.update(np.array(turn.tokens, dtype="<i4").tobytes())
+    return tuple(found)
 
 
 def _segments(turns: Iterable[Turn]) -> list[list[tuple[int, Turn]]]:

@@ -1,4 +1,4 @@
-"""Engines: they serve a base model and every adapter of it, and answer with ids and logprobs."""
+"""Engines: they serve a base model with all its adapters, or one policy of whole weights."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ KINDS = ("auto", "torch", "vllm")
 
 def make_engine(kind: str, model: str, **options: Any) -> Engine:
     """Start an engine on the folder `model`; `options` are the keywords that both engines take.
+
+    With `full="bob"` it serves policy "bob" alone, whose whole weights are published to it.
 
     `auto` is vLLM where it is installed, the torch reference otherwise.
     """

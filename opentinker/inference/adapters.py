@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +22,14 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from opentinker.errors import EngineError, UnknownNameError
-from opentinker.types import BASE, AdapterSpec, AdapterWeights, PolicyVersion, SampleRequest
+from opentinker.types import (
+    BASE,
+    AdapterSpec,
+    AdapterWeights,
+    PolicyVersion,
+    SampleRequest,
+    Weights,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +146,11 @@ class VersionTable:
         return EngineError(UnknownNameError("policy", policy, known, "published ones").message)
 
 
-def check_weights(version: PolicyVersion, weights: AdapterWeights, max_rank: int) -> None:
-    """EngineError where the tensors are not a finite LoRA adapter of the spec's rank."""
+def check_weights(version: PolicyVersion, weights: Weights, max_rank: int) -> AdapterWeights:
+    """The weights again; EngineError where they are no finite LoRA adapter of the spec's rank."""
+    who = f"policy {version.policy!r} version {version.version}"
+    if not isinstance(weights, AdapterWeights):
+        raise EngineError(f"{who}: this engine serves adapters, and was given whole weights")
     rank = weights.spec.rank
     fault = ""
     if not 1 <= rank <= max_rank:
@@ -157,13 +169,34 @@ def check_weights(version: PolicyVersion, weights: AdapterWeights, max_rank: int
         elif not np.isfinite(tensor).all():
             fault = f"{name!r} holds values that are not finite"
     if fault:
-        raise EngineError(f"policy {version.policy!r} version {version.version}: {fault}")
+        raise EngineError(f"{who}: {fault}")
+    return weights
 
 
 def _partner(name: str) -> str:
     if ".lora_A." in name:
         return name.replace(".lora_A.", ".lora_B.")
     return name.replace(".lora_B.", ".lora_A.")
+
+
+_HOME = "opentinker-adapters-"
+
+
+def make_home(work_dir: str | None) -> Path:
+    """A new folder in `work_dir`, by default in memory (/dev/shm) or the temporary one.
+
+    Those that killed processes left beside it are removed.
+    """
+    if work_dir is not None:
+        Path(work_dir).mkdir(parents=True, exist_ok=True)
+    elif os.access("/dev/shm", os.W_OK):
+        work_dir = "/dev/shm"
+    home = Path(tempfile.mkdtemp(prefix=f"{_HOME}{os.getpid()}-", dir=work_dir))
+    for other in home.parent.glob(f"{_HOME}*-*"):
+        owner = other.name.removeprefix(_HOME).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(other, ignore_errors=True)
+    return home
 
 
 def write_adapter(folder: Path, weights: AdapterWeights) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from opentinker.errors import EngineError
-from opentinker.types import AdapterWeights, Completion, PolicyVersion, SampleRequest
+from opentinker.types import Completion, PolicyVersion, SampleRequest, Weights
 
 LOWEST_TEMPERATURE = 0.01
 """vLLM samples any lower one but 0 as if it were this."""
@@ -17,7 +17,10 @@ LOWEST_TEMPERATURE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What an engine serves. `stop_ids` are the tokens that end a completion."""
+    """What an engine serves. `stop_ids` are the tokens that end a completion.
+
+    One that serves whole weights has 0 for `max_adapters` and `max_rank`.
+    """
 
     kind: str
     model: str
@@ -31,7 +34,10 @@ class EngineFacts:
 
 
 class Engine(Protocol):
-    """Serves one base model and its adapters; whoever made it closes it."""
+    """Serves one base model and its adapters, or one policy with whole weights of its own.
+
+    Whoever made it closes it.
+    """
 
     @property
     def alive(self) -> bool:
@@ -42,14 +48,16 @@ class Engine(Protocol):
         """The completions in the order of `requests`.
 
         A request without a version gets the newest at this moment, and finishes on it whatever is
-        published or retired meanwhile. EngineError: an unknown policy or version, a request that
-        can't be served, an engine that died.
+        published or retired meanwhile. Where whole weights are being published it waits, and gets
+        the new ones. EngineError: an unknown policy or version, a request that can't be served, an
+        engine that died.
         """
         ...
 
-    def publish(self, version: PolicyVersion, weights: AdapterWeights) -> None:
+    def publish(self, version: PolicyVersion, weights: Weights) -> None:
         """Serve `version` from now on; when this returns, every new request can have it.
 
+        Whole weights take the place of the version before, once all that it was asked is answered.
         EngineError: a version that is served already, or weights that don't fit; then nothing
         has changed.
         """

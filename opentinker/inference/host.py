@@ -9,16 +9,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-import os
 import queue
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from opentinker.errors import EngineError
 from opentinker.inference.adapters import (
@@ -26,10 +22,13 @@ from opentinker.inference.adapters import (
     VersionTable,
     check_weights,
     delete_adapter,
+    make_home,
     write_adapter,
 )
-from opentinker.inference.engine import EngineFacts, check_request
-from opentinker.types import AdapterWeights, Completion, PolicyVersion, SampleRequest
+from opentinker.inference.backend import Backend, Call, Ticket
+from opentinker.inference.engine import check_request
+from opentinker.inference.whole import WholeTable, check_whole
+from opentinker.types import Completion, PolicyVersion, SampleRequest, Weights
 
 logger = logging.getLogger(__name__)
 
@@ -37,69 +36,26 @@ Command = Callable[[], None]
 T = TypeVar("T")
 
 
-@dataclass(eq=False, slots=True)
-class Ticket:
-    """One request of a call, the adapter it is bound to (None: the base), and its place."""
-
-    call: Call
-    place: int
-    request: SampleRequest
-    adapter: Adapter | None
-
-
-@dataclass(eq=False, slots=True)
-class Call:
-    """One `sample` call: its future is resolved when the last of its requests is answered."""
-
-    future: Future[list[Completion]] = field(default_factory=Future)
-    tickets: list[Ticket] = field(default_factory=list)
-    answers: dict[int, Completion] = field(default_factory=dict)
-
-    def answer(self, place: int, answer: Completion | EngineError) -> None:
-        if self.future.done():
-            return
-        if isinstance(answer, EngineError):
-            self.future.set_exception(answer)
-            return
-        self.answers[place] = answer
-        if len(self.answers) == len(self.tickets):
-            self.future.set_result([self.answers[place] for place in range(len(self.tickets))])
-
-
-class Backend(Protocol):
-    """The engine proper; every method runs on the host's thread."""
-
-    facts: EngineFacts
-
-    def load(self, adapter: Adapter) -> None: ...
-
-    def drop(self, adapter: Adapter) -> None: ...
-
-    def take(self, tickets: Sequence[Ticket]) -> None:
-        """Put the requests of one call in line."""
-        ...
-
-    def step(self) -> list[tuple[Ticket, Completion | EngineError]]:
-        """Work a little; what got finished by it. Nothing where `busy` is False."""
-        ...
-
-    def busy(self) -> bool: ...
-
-    def stop(self) -> None: ...
-
-
 class Host:
     """Runs one backend on a daemon thread, and keeps its versions and their folders.
 
     `work_dir` is where adapters are written for the backend to read: by default a new folder in
-    memory (/dev/shm), or the temporary one.
+    memory. With `full` the backend serves that policy alone, with whole weights. They change when
+    nothing is under way, and calls made while they wait for that stay in line behind them.
     """
 
     def __init__(
-        self, name: str, make: Callable[[], Backend], *, work_dir: str | None, first_id: int = 1
+        self,
+        name: str,
+        make: Callable[[], Backend],
+        *,
+        work_dir: str | None,
+        first_id: int = 1,
+        full: str | None = None,
     ) -> None:
         self._name = name
-        self._home = _make_home(work_dir)
+        self._whole = None if full is None else WholeTable(full)
+        self._home = make_home(work_dir)
         self._table = VersionTable(self._home, first_id)
         self._inbox: queue.SimpleQueue[Call | Command | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -131,20 +87,24 @@ class Host:
         if not requests:
             return []
         call = Call()
-        bound = zip(requests, self._table.bind(requests), strict=True)
+        adapters = self._table.bind(requests) if self._whole is None else [None] * len(requests)
         call.tickets = [
-            Ticket(call, i, request, adapter) for i, (request, adapter) in enumerate(bound)
+            Ticket(call, place, request, adapter, adapter.version.version if adapter else 0)
+            for place, (request, adapter) in enumerate(zip(requests, adapters, strict=True))
         ]
         # A running future can't be cancelled from outside: an abandoned call is answered to nobody.
         call.future.set_running_or_notify_cancel()
         self._post(call)
         return await asyncio.wrap_future(call.future)
 
-    def publish(self, version: PolicyVersion, weights: AdapterWeights) -> None:
-        check_weights(version, weights, self.facts.max_rank)
+    def publish(self, version: PolicyVersion, weights: Weights) -> None:
+        if self._whole is not None:
+            self._publish_whole(self._whole, version, weights)
+            return
+        checked = check_weights(version, weights, self.facts.max_rank)
         adapter = self._table.reserve(version)
         try:
-            write_adapter(adapter.folder, weights)
+            write_adapter(adapter.folder, checked)
             self.run(lambda: self._backend.load(adapter))
         except BaseException as error:
             self._table.forget(adapter)
@@ -157,12 +117,18 @@ class Host:
         self._table.serve(adapter)
 
     def retire(self, version: PolicyVersion) -> None:
+        if self._whole is not None:
+            if not self._whole.replaced(version):
+                # Behind the calls that were made before it, which it must not fail.
+                whole = self._whole
+                self.run(lambda: whole.retire(version))
+            return
         adapter = self._table.retire(version)
         if adapter is not None:
             self.run(lambda: self._drop(adapter))
 
     def versions(self) -> list[PolicyVersion]:
-        return self._table.versions()
+        return self._table.versions() if self._whole is None else self._whole.versions()
 
     def close(self) -> None:
         with self._lock:
@@ -173,8 +139,11 @@ class Host:
             self._thread.join(timeout=60)
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def run(self, task: Callable[[], T]) -> T:
-        """Have `task` done by the engine's thread between two steps; its result or its error."""
+    def run(self, task: Callable[[], T], *, fatal: bool = False) -> T:
+        """Have `task` done by the engine's thread between two steps; its result or its error.
+
+        With `fatal` any error but an EngineError is the engine's death.
+        """
         result: Future[T] = Future()
 
         def command() -> None:
@@ -184,6 +153,10 @@ class Host:
             try:
                 result.set_result(task())
             except Exception as error:  # handed to the caller, who waits for it
+                if fatal and not isinstance(error, EngineError):
+                    self._die(error)
+                    result.set_exception(self._gone())
+                    raise
                 result.set_exception(error)
 
         self._post(command)
@@ -217,7 +190,7 @@ class Host:
             self._serve(backend)
         except Exception as error:  # the border: whatever the engine raises, its callers are told
             logger.exception("the %s engine died", self._name)
-            self._finish(f"the {self._name} engine died: {type(error).__name__}: {error}", error)
+            self._die(error)
             return
         self._finish(f"the {self._name} engine is closed")
         backend.stop()
@@ -229,15 +202,46 @@ class Host:
                 if item is None:
                     return
                 if isinstance(item, Call):
-                    self._open.update(dict.fromkeys(item.tickets))
-                    backend.take(item.tickets)
+                    self._take(backend, item)
                 else:
                     item()
-            for ticket, answer in backend.step():
-                del self._open[ticket]
-                ticket.call.answer(ticket.place, answer)
-                if ticket.adapter is not None and self._table.release(ticket.adapter):
-                    self._drop(ticket.adapter)
+            self._step(backend)
+
+    def _take(self, backend: Backend, call: Call) -> None:
+        if self._whole is not None:
+            try:
+                for ticket in call.tickets:
+                    ticket.version = self._whole.find(ticket.request)
+            except EngineError as error:
+                call.answer(0, error)
+                return
+        self._open.update(dict.fromkeys(call.tickets))
+        backend.take(call.tickets)
+
+    def _step(self, backend: Backend) -> None:
+        for ticket, answer in backend.step():
+            del self._open[ticket]
+            ticket.call.answer(ticket.place, answer)
+            if ticket.adapter is not None and self._table.release(ticket.adapter):
+                self._drop(ticket.adapter)
+
+    def _publish_whole(self, whole: WholeTable, version: PolicyVersion, weights: Weights) -> None:
+        whole.check_policy(version.policy)
+        checked = check_whole(version, weights, self._backend.shapes)
+
+        def change() -> None:
+            whole.check_free(version)
+            while self._backend.busy():
+                self._step(self._backend)
+                if self._closed:
+                    raise EngineError(f"the {self._name} engine is closed")
+            self._backend.replace(checked)
+            whole.serve(version)
+
+        self.run(change, fatal=True)
+
+    def _die(self, error: Exception) -> None:
+        self._finish(f"the {self._name} engine died: {type(error).__name__}: {error}", error)
 
     def _gone(self) -> EngineError:
         assert self._end is not None
@@ -259,20 +263,3 @@ class Host:
         self._open.clear()
         while not self._inbox.empty():
             self._refuse(self._inbox.get())
-
-
-_HOME = "opentinker-adapters-"
-
-
-def _make_home(work_dir: str | None) -> Path:
-    """A folder of this process; those that killed processes left beside it are removed."""
-    if work_dir is not None:
-        Path(work_dir).mkdir(parents=True, exist_ok=True)
-    elif os.access("/dev/shm", os.W_OK):
-        work_dir = "/dev/shm"
-    home = Path(tempfile.mkdtemp(prefix=f"{_HOME}{os.getpid()}-", dir=work_dir))
-    for other in home.parent.glob(f"{_HOME}*-*"):
-        owner = other.name.removeprefix(_HOME).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(other, ignore_errors=True)
-    return home

@@ -19,14 +19,15 @@ async def probe(
     engine: Sampler,
     versions: Sequence[PolicyVersion],
     prompts: Sequence[tuple[int, ...]],
+    base: bool = True,
     max_tokens: int = 8,
 ) -> list[tuple[SampleRequest, Completion]]:
     """Ask each version and the base for each prompt, all in one call, each with a seed of its own.
 
     Mixed, because engines were seen to fail only there: base rows answered with another adapter's
-    weights while every slot was taken.
+    weights while every slot was taken. `base` is False for an engine of whole weights.
     """
-    asked = [*versions, PolicyVersion(BASE, 0)]
+    asked = [*versions, *([PolicyVersion(BASE, 0)] if base else [])]
     requests = [
         SampleRequest(
             policy=version.policy,

@@ -7,7 +7,7 @@ same answers to the bit whenever they arrive.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 
 import torch
@@ -17,14 +17,18 @@ from transformers.cache_utils import DynamicCache
 
 from opentinker.errors import EngineError
 from opentinker.inference.adapters import Adapter
+from opentinker.inference.backend import Ticket
 from opentinker.inference.engine import EngineFacts, stop_ids
-from opentinker.inference.host import Host, Ticket
+from opentinker.inference.host import Host
+from opentinker.inference.torch_adapters import AdapterSlots
+from opentinker.inference.whole import shapes_of
 from opentinker.types import (
-    AdapterWeights,
     Completion,
+    FullWeights,
     PolicyVersion,
     SampleRequest,
     SamplingParams,
+    Weights,
 )
 
 NO_ADAPTER = "__base__"
@@ -37,9 +41,9 @@ PLACEHOLDER = "placeholder"
 class TorchEngine:
     """`opentinker.inference.Engine` on transformers and PEFT.
 
-    `max_adapters` stay loaded between batches; others are loaded from their files when asked for,
-    and a batch that names more of them has them all. `dtype` None is float32. `max_batch` is the
-    most rows of one batch.
+    Twice `max_adapters` stay loaded between batches; others are loaded from their files when asked
+    for, and a batch that names more of them has them all. `dtype` None is float32. `max_batch` is
+    the most rows of one batch. With `full` that policy's whole weights are served, no adapters.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class TorchEngine:
         dtype: str | None = None,
         work_dir: str | None = None,
         max_batch: int = 256,
+        full: str | None = None,
     ) -> None:
         ends = stop_ids(model)
 
@@ -69,13 +74,13 @@ class TorchEngine:
                 vocab_size=network.config.get_text_config().vocab_size,
                 max_model_len=min(longest, max_model_len or longest),
                 stop_ids=ends,
-                max_adapters=max_adapters,
-                max_rank=max_rank,
+                max_adapters=max_adapters if full is None else 0,
+                max_rank=max_rank if full is None else 0,
                 dtype=dtype or "float32",
             )
-            return _Backend(network, facts, seed, max_batch)
+            return _Backend(network, facts, seed, max_batch, adapted=full is None)
 
-        self._host = Host("torch", make, work_dir=work_dir)
+        self._host = Host("torch", make, work_dir=work_dir, full=full)
 
     @property
     def alive(self) -> bool:
@@ -84,7 +89,7 @@ class TorchEngine:
     async def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         return await self._host.sample(requests)
 
-    def publish(self, version: PolicyVersion, weights: AdapterWeights) -> None:
+    def publish(self, version: PolicyVersion, weights: Weights) -> None:
         self._host.publish(version, weights)
 
     def retire(self, version: PolicyVersion) -> None:
@@ -101,31 +106,48 @@ class TorchEngine:
 
 
 class _Backend:
-    """The PEFT model, used by the host's thread alone."""
+    """The model, a PEFT one where it is `adapted`, used by the host's thread alone."""
 
     def __init__(
-        self, network: PreTrainedModel, facts: EngineFacts, seed: int, max_batch: int
+        self,
+        network: PreTrainedModel,
+        facts: EngineFacts,
+        seed: int,
+        max_batch: int,
+        *,
+        adapted: bool,
     ) -> None:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         network.to(device)  # pyright: ignore[reportArgumentType]
-        placeholder = LoraConfig(r=1, target_modules="all-linear", inference_mode=True)
         self.facts = facts
-        self._model = get_peft_model(network, placeholder, PLACEHOLDER).eval()
-        assert isinstance(self._model, PeftModel)
+        self.shapes = shapes_of(network)
+        self._model: PreTrainedModel | PeftModel = network.eval()
+        self._slots: AdapterSlots | None = None
+        if adapted:
+            placeholder = LoraConfig(r=1, target_modules="all-linear", inference_mode=True)
+            made = get_peft_model(network, placeholder, PLACEHOLDER).eval()
+            assert isinstance(made, PeftModel)
+            # A version is published before the one that it follows is retired.
+            self._slots = AdapterSlots(made, 2 * facts.max_adapters)
+            self._model = made
         self._device = device
         self._generator = torch.Generator().manual_seed(seed)
         self._max_batch = max_batch
-        self._loaded: OrderedDict[str, None] = OrderedDict()
         self._batches: deque[Sequence[Ticket]] = deque()
 
+    def replace(self, weights: FullWeights) -> None:
+        held = self._model.state_dict()
+        with torch.no_grad():
+            for name, array in weights.tensors.items():
+                held[name].copy_(torch.tensor(array))
+
     def load(self, adapter: Adapter) -> None:
-        self._read(adapter)
-        self._evict(keep={adapter.name})
+        assert self._slots is not None
+        self._slots.hold([adapter])
 
     def drop(self, adapter: Adapter) -> None:
-        if adapter.name in self._loaded:
-            del self._loaded[adapter.name]
-            self._model.delete_adapter(adapter.name)
+        assert self._slots is not None
+        self._slots.drop(adapter)
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         for start in range(0, len(tickets), self._max_batch):
@@ -135,14 +157,14 @@ class _Backend:
         return bool(self._batches)
 
     def stop(self) -> None:
-        self._loaded.clear()
+        self._batches.clear()
 
     def step(self) -> list[tuple[Ticket, Completion | EngineError]]:
         """Answer one batch from its prompts to its last token."""
         if not self._batches:
             return []
         tickets = self._batches.popleft()
-        self._fetch([ticket.adapter for ticket in tickets if ticket.adapter is not None])
+        names = self._names(tickets)
         batch = _Batch(tickets, self.facts, self._generator, self._device)
         while not batch.done():
             with torch.inference_mode():
@@ -153,41 +175,18 @@ class _Backend:
                     past_key_values=batch.cache,
                     use_cache=True,
                     logits_to_keep=1,
-                    adapter_names=batch.names,
+                    **({} if names is None else {"adapter_names": batch.of_rows(names)}),
                 )
             batch.extend(output.logits[:, -1])
         return [(ticket, batch.completion(row)) for row, ticket in enumerate(tickets)]
 
-    def _read(self, adapter: Adapter) -> None:
-        """EngineError for tensors that are not of this model, or not all that the spec targets."""
-        result = self._model.load_adapter(
-            str(adapter.folder),
-            adapter_name=adapter.name,
-            torch_device=str(self._device),
-            autocast_adapter_dtype=False,
-            low_cpu_mem_usage=True,
-        )
-        self._loaded[adapter.name] = None
-        missing = [name for name in result.missing_keys if f".{adapter.name}." in name]
-        odd = [*result.unexpected_keys, *missing]
-        if odd:
-            self.drop(adapter)
-            raise EngineError(f"{odd[0]!r} does not fit the model and its spec's targets")
-
-    def _fetch(self, adapters: Sequence[Adapter]) -> None:
-        needed = {adapter.name: adapter for adapter in adapters}
-        for name, adapter in needed.items():
-            if name in self._loaded:
-                self._loaded.move_to_end(name)
-            else:
-                self._read(adapter)
-        self._evict(keep=set(needed))
-
-    def _evict(self, keep: set[str]) -> None:
-        idle = [name for name in self._loaded if name not in keep]
-        for name in idle[: max(0, len(self._loaded) - self.facts.max_adapters)]:
-            del self._loaded[name]
-            self._model.delete_adapter(name)
+    def _names(self, tickets: Sequence[Ticket]) -> list[str] | None:
+        """PEFT's name of each row's adapter; None for a model that has no adapters."""
+        if self._slots is None:
+            return None
+        adapters = [ticket.adapter for ticket in tickets if ticket.adapter is not None]
+        slots = iter(self._slots.hold(adapters))
+        return [NO_ADAPTER if ticket.adapter is None else next(slots) for ticket in tickets]
 
 
 class _Batch:
@@ -214,10 +213,7 @@ class _Batch:
         self.ids, self.mask = self.ids.to(device), self.mask.to(device)
         self.positions = (self.mask.cumsum(1) - 1).clamp(min=0)
         self.cache = DynamicCache()
-        self.names = [ticket.adapter.name if ticket.adapter else NO_ADAPTER for ticket in tickets]
-        self._versions = [
-            ticket.adapter.version.version if ticket.adapter else 0 for ticket in tickets
-        ]
+        self._versions = [ticket.version for ticket in tickets]
         self._limits = [
             min(own.max_tokens, facts.max_model_len - len(prompt))
             for own, prompt in zip(params, prompts, strict=True)
@@ -231,6 +227,10 @@ class _Batch:
 
     def done(self) -> bool:
         return not self._row
+
+    def of_rows(self, values: Sequence[str]) -> list[str]:
+        """Those of `values` [B] that are of rows still there."""
+        return [values[row] for row in self._row]
 
     def extend(self, logits: torch.Tensor) -> None:
         """Sample a token for every row from `logits` [B, V], and drop the rows that it ends."""
@@ -261,7 +261,6 @@ class _Batch:
 
     def _keep(self, places: list[int]) -> None:
         self._row = [self._row[place] for place in places]
-        self.names = [self.names[place] for place in places]
         if places:
             index = torch.tensor(places, device=self.ids.device)
             self.ids, self.mask = self.ids[index], self.mask[index]

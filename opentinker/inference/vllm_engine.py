@@ -9,7 +9,6 @@ own for each version (a second use of one answers from a stale prefix cache).
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 import os
 import weakref
@@ -32,6 +31,7 @@ if current_platform.is_cpu():
     # Small functions of vLLM's sampler would go through a C++ compiler: 5 to 50 s at first use.
     type(current_platform).simple_compile_backend = "eager"
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from vllm import EngineArgs, LLMEngine, RequestOutput  # noqa: E402
 from vllm import SamplingParams as VLLMParams  # noqa: E402
@@ -41,28 +41,21 @@ from vllm.sampling_params import RequestOutputKind  # noqa: E402
 
 from opentinker.errors import EngineError  # noqa: E402
 from opentinker.inference.adapters import Adapter  # noqa: E402
+from opentinker.inference.backend import Ticket  # noqa: E402
 from opentinker.inference.engine import EngineFacts, stop_ids  # noqa: E402
-from opentinker.inference.host import Host, Ticket  # noqa: E402
+from opentinker.inference.host import Host  # noqa: E402
+from opentinker.inference.vllm_cpu import fit_cpu, pack_heads  # noqa: E402
+from opentinker.inference.whole import Shapes, shapes_of  # noqa: E402
 from opentinker.types import (  # noqa: E402
-    AdapterWeights,
     Completion,
+    FullWeights,
     PolicyVersion,
     SampleRequest,
+    Weights,
 )
-
-logger = logging.getLogger(__name__)
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes for `max_lora_rank`."""
-
-CACHE_BYTES = 2**30
-"""On a CPU, the most memory for keys and values; VLLM_CPU_KVCACHE_SPACE (GiB) says otherwise."""
-
-CACHE_BLOCK = 128
-"""Tokens of a block of it on a CPU: what a sequence takes is rounded up to whole blocks."""
-
-STEP_TOKENS = 8192
-"""On a CPU, the most tokens of one step, where no single sequence needs more."""
 
 ZERO = LoRARequest("zero", 1, "made in memory, never read")
 """An adapter of zeros; the ids of published ones come after its own."""
@@ -76,7 +69,8 @@ class VLLMEngine:
 
     `max_adapters` are answered in one batch; more may be published, the rest wait in memory or in
     their files and are loaded when asked for. `dtype` None is float32 on a CPU and the model's own
-    on a GPU. `max_batch` is the most requests in one step.
+    on a GPU. `max_batch` is the most requests in one step. With `full` that policy's whole weights
+    are served and no adapters.
     """
 
     def __init__(
@@ -91,9 +85,12 @@ class VLLMEngine:
         dtype: str | None = None,
         work_dir: str | None = None,
         max_batch: int = 256,
+        full: str | None = None,
     ) -> None:
         ends = stop_ids(model)
-        if not 1 <= max_rank <= RANKS[-1]:
+        if full is not None:
+            max_adapters = max_rank = 0
+        elif not 1 <= max_rank <= RANKS[-1]:
             raise EngineError(f"max_rank is {max_rank}; vLLM takes 1 to {RANKS[-1]}")
 
         def make() -> _Backend:
@@ -101,7 +98,7 @@ class VLLMEngine:
                 model, ends, max_adapters, max_rank, seed, threads, max_model_len, dtype, max_batch
             )
 
-        self._host = Host("vllm", make, work_dir=work_dir, first_id=ZERO.lora_int_id + 1)
+        self._host = Host("vllm", make, work_dir=work_dir, first_id=ZERO.lora_int_id + 1, full=full)
 
     @property
     def alive(self) -> bool:
@@ -110,7 +107,7 @@ class VLLMEngine:
     async def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         return await self._host.sample(requests)
 
-    def publish(self, version: PolicyVersion, weights: AdapterWeights) -> None:
+    def publish(self, version: PolicyVersion, weights: Weights) -> None:
         self._host.publish(version, weights)
 
     def retire(self, version: PolicyVersion) -> None:
@@ -127,7 +124,7 @@ class VLLMEngine:
 
 
 class _Backend:
-    """The `LLMEngine`, used by the host's thread alone."""
+    """The `LLMEngine`, used by the host's thread alone; for whole weights it has no adapters."""
 
     def __init__(
         self,
@@ -153,12 +150,15 @@ class _Backend:
             generation_config="vllm",
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
-            enable_lora=True,
-            max_loras=max_adapters + 1,
-            max_cpu_loras=2 * (max_adapters + 1),
-            max_lora_rank=next(rank for rank in RANKS if rank >= max_rank),  # pyright: ignore
         )
-        exact = not on_cpu or _fit_cpu(arguments, threads, max_batch)
+        if max_adapters > 0:
+            arguments.enable_lora = True
+            arguments.max_loras = max_adapters + 1
+            arguments.max_cpu_loras = 2 * (max_adapters + 1)
+            arguments.max_lora_rank = next(rank for rank in RANKS if rank >= max_rank)  # pyright: ignore
+        exact = True
+        if on_cpu:
+            exact = fit_cpu(arguments, threads, max_batch)
         set_num_threads = torch.set_num_threads
         try:
             self._engine = LLMEngine.from_engine_args(arguments)
@@ -179,8 +179,20 @@ class _Backend:
         self._numbers = itertools.count()
         self._waiting: dict[str, Ticket] = {}
         self._base: LoRARequest | None = None if exact else ZERO
+        self.shapes = _shapes(model)
         self._warm_up()
         _LIVE.add(self)
+
+    def replace(self, weights: FullWeights) -> None:
+        # First: nothing that the old weights made may answer a prompt that the new ones get.
+        if not self._engine.reset_prefix_cache():
+            raise EngineError("vLLM could not empty its prefix cache")
+        tensors = (
+            (name, torch.from_numpy(np.array(array))) for name, array in weights.tensors.items()
+        )
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": tensors})
+        if current_platform.is_cpu():
+            self._engine.apply_model(pack_heads)
 
     def load(self, adapter: Adapter) -> None:
         self._engine.add_lora(_lora(adapter))
@@ -237,39 +249,30 @@ class _Backend:
         def add_zero(worker: object) -> None:
             worker.model_runner.lora_manager.add_dummy_lora(ZERO, rank=1)  # pyright: ignore
 
-        self._engine.collective_rpc(add_zero)
-        for name, lora in (("warm-up-base", None), ("warm-up-zero", ZERO)):
+        adapted = self.facts.max_adapters > 0
+        if adapted:
+            self._engine.collective_rpc(add_zero)
+        for name, lora in {"base": None, **({"zero": ZERO} if adapted else {})}.items():
             self._engine.add_request(
                 name, tokens_input([0, 0]), self._params(2, 1.0, 0), lora_request=lora
             )
         while self._engine.has_unfinished_requests():
             self._engine.step()
+        if not adapted:
+            return
         if self._base is None:
             self._engine.remove_lora(ZERO.lora_int_id)
         else:
             self._engine.pin_lora(ZERO.lora_int_id)
 
 
-def _fit_cpu(arguments: EngineArgs, threads: int, max_batch: int) -> bool:
-    """Set what a CPU needs; False where the LoRA kernels are vLLM's own."""
-    from opentinker.inference.vllm_cpu_kernels import install
+def _shapes(model: str) -> Shapes:
+    """Of the model as transformers has it: vLLM names and joins its tensors otherwise."""
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    exact = install()
-    torch.set_num_threads(threads)
-    model = arguments.create_model_config()
-    length = model.max_model_len
-    heads = model.get_total_num_kv_heads() * model.get_head_size()
-    token = 2 * heads * model.get_total_num_hidden_layers() * model.dtype.itemsize
-    sequence = token * CACHE_BLOCK * math.ceil(length / CACHE_BLOCK)
-    arguments.enforce_eager = True
-    arguments.enable_chunked_prefill = False
-    arguments.use_tqdm_on_load = False
-    arguments.max_model_len = length
-    arguments.max_num_batched_tokens = max(length, max_batch, min(STEP_TOKENS, length * max_batch))
-    # vLLM keeps one block for itself.
-    wanted = sequence * max_batch + token * CACHE_BLOCK
-    arguments.kv_cache_memory_bytes = max(min(CACHE_BYTES, wanted), 2 * sequence)
-    return exact
+    config = AutoConfig.from_pretrained(model, local_files_only=True)
+    with torch.device("meta"):
+        return shapes_of(AutoModelForCausalLM.from_config(config))
 
 
 def _lora(adapter: Adapter) -> LoRARequest:
@@ -290,5 +293,4 @@ def _completion(ticket: Ticket, output: RequestOutput) -> Completion | EngineErr
         )
     if answer.finish_reason not in ("stop", "length"):
         return EngineError(f"vLLM ended a completion with {answer.finish_reason!r}")
-    version = 0 if ticket.adapter is None else ticket.adapter.version.version
-    return Completion(tokens, logprobs, version, answer.finish_reason)
+    return Completion(tokens, logprobs, ticket.version, answer.finish_reason)

@@ -1,62 +1,56 @@
-"""One policy's updates: gradients over all micro-batches, one optimizer step, one new version.
-
-Axes: N trained tokens of one micro-batch, V vocabulary.
-"""
+"""One policy's updates: gradients over micro-batches, optimizer steps, one new version."""
 
 from __future__ import annotations
 
 import json
+import math
 import pickle
-import re
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from opentinker.errors import CheckpointError, ConfigError, LearningError
-from opentinker.learner import losses
-from opentinker.learner.chosen import Chosen, check, token_weights
-from opentinker.learner.distributions import (
-    divergence,
-    entropy,
-    log_distribution,
-    mismatch,
-    token_logprobs,
-)
+from opentinker.errors import CheckpointError, LearningError
+from opentinker.learner.chosen import Chosen, check, chosen
+from opentinker.learner.critic import Critic
+from opentinker.learner.losses import Loss
+from opentinker.learner.policy import Policy, Trainable
 from opentinker.learner.settings import PolicySettings, at, ends
-from opentinker.learner.weights import BaseModel, chosen_logits
-from opentinker.types import AdapterSpec, TrainBatch, UpdateReport
+from opentinker.learner.tally import Tally
+from opentinker.learner.terms import Terms
+from opentinker.types import TrainBatch, UpdateReport
 
 COUNTS, OPTIMIZER, REFERENCE = "counts.json", "optimizer.pt", "reference"
 
 
 class PolicyLearner:
-    """An adapter's optimizer, its reference, and its counts.
+    """A policy's optimizer, reference, critic and counts.
 
     The version goes up with every update, applied or skipped. Nothing here is drawn at random, so
-    what `save` writes is all that the next update depends on.
+    what `save` writes is all that the next update depends on. Where there is a `kl`, `reference`
+    None is a moving copy of the policy.
     """
 
     def __init__(
-        self, base: BaseModel, policy: str, spec: AdapterSpec, settings: PolicySettings, seed: int
+        self,
+        name: str,
+        policy: Trainable,
+        loss: Loss,
+        settings: PolicySettings,
+        reference: Policy | None = None,
     ) -> None:
-        if not re.fullmatch(r"\w[\w.-]*", policy, re.ASCII):
-            raise ConfigError(
-                f"policy {policy!r}: a name is of letters, digits, '_', '.' and '-', "
-                "and starts with none of the last two"
-            )
-        cap = settings.importance_cap
-        self._loss = losses.make(settings.loss, **({} if cap is None else {"importance_cap": cap}))
-        base.add_adapter(policy, spec, seed)
-        self._reference = f"{policy}@{REFERENCE}" if max(ends(settings.kl)) > 0 else None
-        if self._reference is not None:
-            base.add_adapter(self._reference, spec, seed)
-        self._base = base
+        self._name = name
         self._policy = policy
         self._settings = settings
-        self._parameters = list(base.parameters(policy).values())
+        pulled = max(ends(settings.kl)) > 0
+        self._copy = policy.copy() if pulled and reference is None else None
+        self.critic = Critic(policy) if settings.critic else None
+        self._terms = Terms(
+            policy, loss, settings, self._copy or reference if pulled else None, self.critic
+        )
+        self._parameters = list(policy.parameters().values())
+        if self.critic is not None:
+            self._parameters += self.critic.parameters().values()
         self._optimizer = torch.optim.AdamW(
             self._parameters,
             lr=at(settings.learning_rate, 0.0),
@@ -65,41 +59,47 @@ class PolicyLearner:
         )
         self.version = 0
         self.skipped = 0
-        """updates that changed nothing, for whatever reason"""
+        """updates that were not done, or not to the end, for whatever reason"""
         self._not_finite = 0
         """skipped for that reason in a row, up to now"""
 
     def update(self, batches: Sequence[TrainBatch], progress: float) -> UpdateReport:
-        """One optimizer step on all `batches` together; `progress` in [0, 1] drives the schedules.
+        """One update on all `batches`; `progress` in [0, 1] drives the schedules.
 
-        Metrics are means over the trained tokens, but `loss` is normalized as set, and
-        `mismatch_*` are over the tokens that the version now being updated sampled, absent when
-        there are none. LearningError: `max_skipped` updates in a row were not finite. ValueError:
-        batches of another policy, or that train on padding or on a row's first token.
+        Micro-batches are dealt to the optimizer steps of a pass in turn. A step that is not finite
+        is not done, nor are those after it: the weights stay as the steps before it left them.
+
+        Metrics are means over the trained tokens or turns of the steps that were done, but `loss`
+        is normalized as set, and `mismatch_*` are over the tokens that the version now being
+        updated sampled, absent when there are none. LearningError: `max_skipped` updates in a row
+        were not finite. ValueError: batches that `check` refuses.
         """
         for batch in batches:
-            check(batch, self._policy)
+            check(batch, self._name, self._settings.critic)
         metrics = self._describe(batches)
         cause = "no trained token"
         if metrics["tokens"]:
-            cause = self._accumulate(batches, progress, metrics) or self._step(progress, metrics)
+            used = [batch for batch in batches if batch.trained.any()]
+            cause = self._learn(used, progress, metrics)
             self._not_finite = self._not_finite + 1 if cause else 0
-            self._optimizer.zero_grad(set_to_none=True)
         self.version += 1
         self.skipped += bool(cause)
         metrics["skipped"] = float(self.skipped)
         if self._not_finite >= self._settings.max_skipped:
             raise LearningError(
-                f"policy {self._policy!r}: {self._not_finite} updates in a row were skipped; "
+                f"policy {self._name!r}: {self._not_finite} updates in a row were skipped; "
                 f"the last, which would have made version {self.version}, because {cause}"
             )
-        return UpdateReport(self._policy, self.version, metrics, cause)
+        return UpdateReport(self._name, self.version, metrics, cause)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter in PEFT's format, and beside it the optimizer, reference and counts."""
-        self._base.save_peft(self._policy, folder)
-        if self._reference is not None:
-            self._base.save_peft(self._reference, folder / REFERENCE)
+        """Write the policy in the format of its kind, and beside it what else updates need."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._policy.save(folder)
+        if self._copy is not None:
+            self._copy.save(folder / REFERENCE)
+        if self.critic is not None:
+            self.critic.save(folder)
         torch.save(self._optimizer.state_dict(), folder / OPTIMIZER)
         counts = {"version": self.version, "skipped": self.skipped, "not_finite": self._not_finite}
         (folder / COUNTS).write_text(json.dumps(counts) + "\n")
@@ -107,94 +107,73 @@ class PolicyLearner:
     def load(self, folder: Path) -> None:
         """Go on from what `save` wrote; CheckpointError where it is missing, torn or doesn't fit.
 
-        A policy that was saved without a reference becomes its own.
+        A policy that was saved without a copy for a reference becomes its own.
         """
         try:
             counts = json.loads((folder / COUNTS).read_text())
             state = torch.load(
-                folder / OPTIMIZER, map_location=self._base.device, weights_only=True
+                folder / OPTIMIZER, map_location=self._policy.device, weights_only=True
             )
-            self._base.read_peft(self._policy, folder)
+            self._policy.read(folder)
+            if self.critic is not None:
+                self.critic.read(folder)
             self._optimizer.load_state_dict(state)
             self.version, self.skipped = int(counts["version"]), int(counts["skipped"])
             self._not_finite = int(counts["not_finite"])
-        except CheckpointError:
-            raise
+        except CheckpointError as error:
+            raise CheckpointError(f"policy {self._name!r}: {error}") from error
         except (OSError, ValueError, LookupError, RuntimeError, pickle.UnpicklingError) as error:
             raise CheckpointError(
-                f"policy {self._policy!r} can't be read from {str(folder)!r}: {error}"
+                f"policy {self._name!r} can't be read from {str(folder)!r}: {error}"
             ) from error
-        if self._reference is not None:
+        if self._copy is not None:
             if (folder / REFERENCE).is_dir():
-                self._base.read_peft(self._reference, folder / REFERENCE)
+                self._copy.read(folder / REFERENCE)
             else:
-                self._base.copy_adapter(self._policy, self._reference)
+                self._copy.take(self._policy)
 
-    def _accumulate(
+    def _learn(
         self, batches: Sequence[TrainBatch], progress: float, metrics: dict[str, float]
     ) -> str:
-        """Add up gradients and metrics; returns why they are of no use, else nothing."""
-        if self._reference is not None and self.version % self._settings.reference_every == 0:
-            self._base.copy_adapter(self._policy, self._reference)
-        loss_sum, worst = 0.0, 0.0
-        sums: dict[str, float] = defaultdict(float)
-        weights = token_weights(batches, self._settings.normalization)
-        for batch, own in zip(batches, weights, strict=True):
-            if not len(own):
-                continue
-            chosen = Chosen(batch, own, self._base.device)
-            loss, tokens = self._loss_of(chosen, progress)
+        """Do the optimizer steps; returns why one was not done, else nothing."""
+        if self._copy is not None and self.version % self._settings.reference_every == 0:
+            self._copy.take(self._policy)
+        groups = min(self._settings.minibatches, len(batches))
+        passed = [
+            chosen(batches[first::groups], self._settings, self._policy.device)
+            for first in range(groups)
+        ]
+        steps = passed * self._settings.epochs
+        if len(steps) > 1:
+            for each in (each for group in passed for each in group):
+                each.proximal = self._terms.logprobs(each)
+        tally, cause = Tally(), ""
+        for number, group in enumerate(steps, start=1):
+            seen = Tally()
+            cause = self._gradient(group, progress, seen) or self._step(progress, seen)
+            self._optimizer.zero_grad(set_to_none=True)
+            if cause:
+                cause = cause if len(steps) == 1 else f"in step {number} of {len(steps)} {cause}"
+                break
+            tally.merge(seen)
+        metrics |= tally.means() | {"learning_rate": at(self._settings.learning_rate, progress)}
+        return cause
+
+    def _gradient(self, group: Sequence[Chosen], progress: float, seen: Tally) -> str:
+        """Add up the gradient of one step; returns why it is of no use, else nothing."""
+        total = 0.0
+        for each in group:
+            loss, values = self._terms.of(each, self.version, progress)
             value = loss.item()
-            if not torch.isfinite(loss):
-                return f"the loss is {value} ({chosen.fault()})"
+            if not math.isfinite(value):
+                return f"the loss is {value} ({each.fault()})"
             loss.backward()
-            loss_sum += value
-            worst = max(worst, tokens.pop("gap").abs().max().item())
-            for name, values in tokens.items():
-                sums[name] += values.sum().item()
-        metrics["loss"] = loss_sum
-        metrics |= {name: value / metrics["tokens"] for name, value in sums.items()}
-        current = sum(
-            int((batch.versions[batch.trained] == self.version).sum()) for batch in batches
-        )
-        if current:
-            metrics["mismatch_kl"] = sums["mismatch_kl"] / current
-            metrics["mismatch_max"] = worst
-        else:
-            del metrics["mismatch_kl"]
+            total += value
+            seen.add(values)
+        seen.note("loss", total)
         return ""
 
-    def _loss_of(self, chosen: Chosen, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """The micro-batch's share of the update's loss, and metrics [N] of its tokens."""
-        settings = self._settings
-        reference = None
-        if self._reference is not None:
-            with torch.no_grad():
-                reference = self._distribution(self._reference, chosen)
-        distribution = self._distribution(self._policy, chosen)
-        logprobs = token_logprobs(distribution, chosen.tokens)
-        loss, metrics = self._loss(logprobs, chosen.old_logprobs, chosen.advantages, chosen.weights)
-        spread = entropy(distribution)
-        if bonus := at(settings.entropy, progress):
-            loss = loss - bonus * (chosen.weights * spread).sum()
-        metrics["entropy"] = spread.detach()
-        if reference is not None:
-            apart = divergence(distribution, reference)
-            loss = loss + at(settings.kl, progress) * (chosen.weights * apart).sum()
-            metrics["kl"] = apart.detach()
-        gap = torch.where(
-            chosen.versions == self.version, logprobs.detach() - chosen.old_logprobs, 0.0
-        )
-        metrics |= {"gap": gap, "mismatch_kl": mismatch(gap)}
-        return loss, metrics
-
-    def _distribution(self, name: str, chosen: Chosen) -> Tensor:
-        """Log-probabilities [N, V] of what may stand at each trained token."""
-        with self._base.active(name):
-            logits = chosen_logits(self._base.network, chosen.ids, chosen.rows, chosen.before)
-        return log_distribution(logits, self._settings.temperature)
-
-    def _step(self, progress: float, metrics: dict[str, float]) -> str:
+    def _step(self, progress: float, seen: Tally) -> str:
         """Clip and step; returns why it was not done, else nothing."""
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.max_grad_norm)
         if not torch.isfinite(norm):
@@ -203,7 +182,7 @@ class PolicyLearner:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
-        metrics |= {"grad_norm": norm.item(), "learning_rate": rate}
+        seen.note("grad_norm", norm.item())
         return ""
 
     def _describe(self, batches: Sequence[TrainBatch]) -> dict[str, float]:

@@ -10,18 +10,21 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, LoraModel, PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
+from opentinker.errors import ConfigError, UnknownNameError
+from opentinker.learner.peft_folder import TENSORS
+from opentinker.learner.policy import output_head
+from opentinker.learner.settings import Init
 from opentinker.types import AdapterSpec, AdapterWeights
 
 ALL_LINEAR = ("all-linear",)
@@ -57,11 +60,13 @@ class BaseModel:
         self._known(policy)
         return self._specs[policy]
 
-    def add_adapter(self, policy: str, spec: AdapterSpec, seed: int = 0) -> None:
+    def add_adapter(
+        self, policy: str, spec: AdapterSpec, seed: int = 0, *, init: Init = "kaiming"
+    ) -> None:
         """A new adapter that changes nothing yet: A is random, B is zero, as PEFT starts one.
 
-        The numbers depend on `policy`, `spec` and `seed` alone. ConfigError: a name that is taken,
-        a rank below 1, a target that the model doesn't have.
+        The numbers depend on the arguments alone. ConfigError: a name that is taken, a rank below
+        1, a target that the model doesn't have.
         """
         if policy in self._specs:
             raise ConfigError(f"policy {policy!r} has an adapter already; names are unique")
@@ -70,7 +75,7 @@ class BaseModel:
         config = LoraConfig(
             r=spec.rank,
             lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType]
-            target_modules=self._targets(policy, spec),
+            target_modules=self.targets(policy, spec),
             task_type="CAUSAL_LM",
             base_model_name_or_path=self.model,
         )
@@ -85,9 +90,22 @@ class BaseModel:
         generator = torch.Generator().manual_seed(_own_seed(policy, seed))
         for name, parameter in sorted(self.parameters(policy).items()):
             start = torch.zeros(parameter.shape)
-            if ".lora_A." in name:
+            if ".lora_A." in name and init == "gaussian":
+                nn.init.normal_(start, std=1 / spec.rank, generator=generator)
+            elif ".lora_A." in name:
                 nn.init.kaiming_uniform_(start, a=math.sqrt(5), generator=generator)
             parameter.data.copy_(start)
+
+    def targets(self, policy: str, spec: AdapterSpec) -> list[str]:
+        """The linear layers that `spec` names; ConfigError for none, or one not in the model."""
+        wanted = self._linear if spec.targets == ALL_LINEAR else list(spec.targets)
+        for name in wanted:
+            if name not in self._linear:
+                error = UnknownNameError("target", name, [*self._linear, *ALL_LINEAR])
+                raise ConfigError(f"policy {policy!r}: {error}")
+        if not wanted:
+            raise ConfigError(f"policy {policy!r}: no targets; known: {', '.join(self._linear)}")
+        return wanted
 
     def parameters(self, policy: str) -> dict[str, nn.Parameter]:
         """The adapter's own parameters under the names that PEFT saves them by."""
@@ -141,19 +159,7 @@ class BaseModel:
         trained, config.inference_mode = config.inference_mode, True
         config.save_pretrained(str(folder))
         config.inference_mode = trained
-        save_file(
-            dict(weights.tensors), folder / "adapter_model.safetensors", metadata={"format": "pt"}
-        )
-
-    def read_peft(self, policy: str, folder: Path) -> None:
-        """Set the adapter's values to what `save_peft` wrote; CheckpointError if they don't fit."""
-        file = folder / "adapter_model.safetensors"
-        if not file.is_file():
-            raise CheckpointError(f"no adapter of policy {policy!r} in {str(folder)!r}")
-        try:
-            self.load_adapter(policy, AdapterWeights(self.spec(policy), load_file(file)))
-        except (ConfigError, SafetensorError) as error:
-            raise CheckpointError(f"{str(file)!r}: {error}") from error
+        save_file(dict(weights.tensors), folder / TENSORS, metadata={"format": "pt"})
 
     def copy_adapter(self, source: str, target: str) -> None:
         """Give `target`, of the same spec, the values of `source`."""
@@ -165,41 +171,46 @@ class BaseModel:
     def active(self, policy: str | None) -> Iterator[None]:
         """The network answers with this adapter, or with none of them, until the block ends.
 
-        PEFT gives gradients to the adapter made active last: go backward before another one is.
+        PEFT gives gradients to the adapter made active last, and here only where gradients are
+        being recorded: go backward before another one is.
         """
         if policy is not None:
             self._known(policy)
         if self._peft is None:
             yield
         elif policy is None:
-            with self._peft.disable_adapter():
+            tuner = cast(LoraModel, self._peft.base_model)
+            tuner.disable_adapter_layers()
+            try:
                 yield
+            finally:
+                tuner.enable_adapter_layers()
         else:
-            self._peft.set_adapter(self._inner[policy])
+            self._peft.set_adapter(self._inner[policy], inference_mode=not torch.is_grad_enabled())
             yield
 
     def _known(self, policy: str) -> None:
         if policy not in self._specs:
             raise UnknownNameError("policy", policy, self._specs)
 
-    def _targets(self, policy: str, spec: AdapterSpec) -> list[str]:
-        wanted = self._linear if spec.targets == ALL_LINEAR else list(spec.targets)
-        for name in wanted:
-            if name not in self._linear:
-                error = UnknownNameError("target", name, [*self._linear, *ALL_LINEAR])
-                raise ConfigError(f"policy {policy!r}: {error}")
-        if not wanted:
-            raise ConfigError(f"policy {policy!r}: no targets; known: {', '.join(self._linear)}")
-        return wanted
-
 
 def load_network(model: str, dtype: str | None = None) -> PreTrainedModel:
     """A causal language model from a folder that transformers saved; ConfigError for others."""
     if not (Path(model) / "config.json").is_file():
         raise ConfigError(f"model {model!r} is not a folder with a config.json")
-    return AutoModelForCausalLM.from_pretrained(
-        model, dtype=getattr(torch, dtype or "float32"), local_files_only=True
-    )
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            model,
+            dtype=getattr(torch, dtype or "float32"),
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ConfigError(f"model {model!r} can't be loaded: {error}") from error
+    network, found = loaded
+    if found["missing_keys"]:
+        raise ConfigError(f"model {model!r} lacks the weights {min(found['missing_keys'])!r}")
+    return network
 
 
 def chosen_logits(network: PreTrainedModel, ids: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -208,22 +219,38 @@ def chosen_logits(network: PreTrainedModel, ids: Tensor, rows: Tensor, columns: 
     Padding stands to the right of every position that is asked for, so the causal mask alone hides
     it. The output head sees the chosen positions only.
     """
+    return chosen_outputs(network, ids, rows, columns, rows[:0], columns[:0])[0]
+
+
+def chosen_outputs(
+    network: PreTrainedModel,
+    ids: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    state_rows: Tensor,
+    state_columns: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """`chosen_logits`, and hidden states [M, H] at `ids[state_rows, state_columns]` [M].
+
+    The states are those that go into the output head.
+    """
+    states: list[Tensor] = []
 
     def choose(_: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+        states.append(inputs[0][state_rows, state_columns])
         return inputs[0][rows, columns]
 
-    head = network.get_output_embeddings()
-    assert head is not None, "a causal language model has an output head"
-    hook = head.register_forward_pre_hook(choose)
+    hook = output_head(network).register_forward_pre_hook(choose)
     try:
-        return network(input_ids=ids, use_cache=False).logits
+        logits = network(input_ids=ids, use_cache=False).logits
     finally:
         hook.remove()
+    return logits, states[0]
 
 
 def _linear_names(network: PreTrainedModel) -> list[str]:
     """The leaf names of the linear layers, in order, without the output head."""
-    head = network.get_output_embeddings()
+    head = output_head(network)
     names = [
         name.rpartition(".")[2]
         for name, module in network.named_modules()

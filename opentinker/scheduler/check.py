@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opentinker.config import AgentSection, Experiment, RLExperiment, load_experiment
+from opentinker.config import Experiment, load_experiment
 from opentinker.errors import ConfigError, UnknownNameError
 from opentinker.experience import credit
+from opentinker.experience.team import check_teams
+from opentinker.experiment import AgentSection, EnvSection, FrozenPolicy, RLExperiment
 from opentinker.game import Node
+from opentinker.learner import losses
 from opentinker.protocol import EnvFacts
 from opentinker.registry import agent_factory, agent_ids, env_module, make_env, make_protocol
 from opentinker.rollout.walker import Limits
@@ -24,7 +27,10 @@ EQUILIBRIUM = "equilibrium"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An experiment that fits its env: who sits where, how to play; `plan.model` is open."""
+    """An experiment that fits its env: who sits where, how to play; `plan.model` is open.
+
+    A fit on what is written down already has no env: no seats, and nothing to be played.
+    """
 
     experiment: Experiment
     source: Path
@@ -66,11 +72,14 @@ def _check(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Che
             importlib.import_module(module)
         except ImportError as error:
             raise ConfigError(f"modules: importing {module!r} failed: {error}") from error
+    after = _after(source, experiment, files)
+    if experiment.env is None:
+        return Checked(experiment, source, (), {}, RolloutPlan(env=""), None, after)
     env = make_env(experiment.env.id, **experiment.env.options)
     facts = EnvFacts.of(env)
     protocol = make_protocol(experiment.protocol.id, facts.seats, **experiment.protocol.options)
     protocol.check(facts)
-    cast, agents = _cast(experiment, facts.seats)
+    cast, agents = _cast(experiment, experiment.env, facts.seats)
     tree = _part(experiment.env.id, "game_tree")
     policies: dict[str, SamplingParams] = {}
     if isinstance(experiment, RLExperiment):
@@ -83,7 +92,7 @@ def _check(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Che
                 f"evaluate.exploitability: env {experiment.env.id!r} has no game_tree(); "
                 "set it to false"
             )
-        credit.make(experiment.train.credit, **experiment.train.credit_options)
+        _training(experiment, facts.seats)
     for name, spec in agents.items():
         _try_agent(name, spec)
     limits = experiment.limits
@@ -98,13 +107,31 @@ def _check(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Che
         limits=Limits(limits.turns, limits.turn_seconds, limits.episode_seconds),
         modules=tuple(experiment.modules),
     )
-    return Checked(
-        experiment, source, facts.seats, cast, plan, tree, _after(source, experiment, files)
-    )
+    return Checked(experiment, source, facts.seats, cast, plan, tree, after)
+
+
+def _training(experiment: RLExperiment, seats: tuple[str, ...]) -> None:
+    """What of the training can be wrong for this cast."""
+    train, policies = experiment.train, experiment.policies
+    credit.make(train.credit, **train.credit_options)
+    if train.loss not in losses.names():
+        raise UnknownNameError("loss", train.loss, losses.names())
+    check_teams(seats, train.teams)
+    frozen = [name for name, each in policies.items() if isinstance(each, FrozenPolicy)]
+    if len(frozen) == len(policies):
+        raise ConfigError(
+            f"policies {', '.join(frozen)} are all frozen: nothing would learn; give one the kind "
+            "'lora' or 'full'"
+        )
+    for name, section in policies.items():
+        if isinstance(section, FrozenPolicy) or section.reference in ("copy", "base", *frozen):
+            continue
+        known = ["copy", "base", *frozen]
+        raise UnknownNameError(f"reference of policy {name!r}", section.reference, known)
 
 
 def _cast(
-    experiment: Experiment, seats: tuple[str, ...]
+    experiment: Experiment, env: EnvSection, seats: tuple[str, ...]
 ) -> tuple[dict[str, str], dict[str, AgentSpec]]:
     """Seat -> name, and the agents behind the names that are no policies."""
     for seat in experiment.cast:
@@ -113,7 +140,7 @@ def _cast(
     for seat in seats:
         if seat not in experiment.cast:
             raise ConfigError(
-                f"seat {seat!r} of env {experiment.env.id!r} has no agent; add it to [cast] "
+                f"seat {seat!r} of env {env.id!r} has no agent; add it to [cast] "
                 f"(given: {', '.join(experiment.cast)})"
             )
     policies = experiment.policies if isinstance(experiment, RLExperiment) else {}
@@ -127,8 +154,10 @@ def _cast(
         cast[seat] = who
         if who not in policies:
             agents[who] = _named(experiment, who, list(policies), f"agent of seat {seat!r}")
-    for policy in policies:
-        if policy not in cast.values():
+    met = experiment.evaluate.against if isinstance(experiment, RLExperiment) else ()
+    for policy, section in policies.items():
+        idle = not (isinstance(section, FrozenPolicy) and policy in met)
+        if idle and policy not in cast.values():
             raise ConfigError(
                 f"policy {policy!r} has no seat; the cast is "
                 + ", ".join(f"{seat} = {name}" for seat, name in cast.items())
@@ -159,7 +188,7 @@ def _opponents(experiment: RLExperiment) -> dict[str, AgentSpec]:
                     "name another agent"
                 )
             found[name] = AgentSpec("tabular", {"table": table})
-        else:
+        elif not isinstance(experiment.policies.get(name), FrozenPolicy):
             found[name] = _named(experiment, name, [], "agent in evaluate.against")
     return found
 

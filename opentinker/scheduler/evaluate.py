@@ -103,6 +103,14 @@ class ExactScore:
                     sequences.append((state.prompt_ids, answer))
         return names, sequences
 
+    def state(self) -> dict[str, Any]:
+        """The average of iterates, as JSON values."""
+        return self._average.state()
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self._average.load(state)
+
     def measure(
         self, scores: Mapping[tuple[str, str], Sequence[float]], *, count: bool
     ) -> tuple[dict[str, float], Table]:

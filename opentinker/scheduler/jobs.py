@@ -10,51 +10,77 @@ from dataclasses import replace
 from pathlib import Path
 
 from opentinker.analysis.plots import draw
-from opentinker.config import SFTExperiment, dump_experiment, load_experiment
-from opentinker.errors import ConfigError
+from opentinker.config import dump_experiment, load_experiment
+from opentinker.errors import CheckpointError, ConfigError
+from opentinker.experiment import RLExperiment
 from opentinker.recorder import Run, State
 from opentinker.rollout.worker import AgentSpec
 from opentinker.scheduler.check import Checked, check
 from opentinker.scheduler.cluster import Cluster
 from opentinker.scheduler.finetune import base_model, corpus, demonstrate, finetune, model_folder
+from opentinker.scheduler.learned import load_data
 from opentinker.scheduler.loop import CoTraining
+from opentinker.scheduler.resuming import take_up
+from opentinker.scheduler.sources import policy_sources
 from opentinker.scheduler.watcher import Watcher
 
 log = logging.getLogger(__name__)
+
+MODEL = "model.json"
+"""In a run's folder: where its base model is."""
 
 _CORPUS = 256
 """random episodes whose texts the tiny model's tokenizer is trained on, when no job came before"""
 
 
-def run_experiment(path: str | Path, overrides: Sequence[str], runs: Path, watcher: Watcher) -> Run:
-    """Check everything, then run. Returns the finished run.
+def run_experiment(
+    path: str | Path,
+    overrides: Sequence[str],
+    runs: Path,
+    watcher: Watcher,
+    resume: str | None = None,
+) -> Run:
+    """Check everything, then run, or go on with the run `resume`. Returns the finished run.
 
     Raises `ConfigError` before anything is started; a later error leaves a run that says how far it
     came.
     """
     checked = check(Path(path), load_experiment(path, overrides))
     _find_models(checked)
+    run = None if resume is None else take_up(Run.open(runs, resume), checked.experiment)
+    if run is None:
+        _find_weights(checked, runs)
     with Cluster(num_cpus=os.cpu_count()) as cluster:
-        return asyncio.run(_run_one(checked, runs, cluster, watcher))
+        return asyncio.run(_run_one(checked, runs, cluster, watcher, run))
 
 
-async def _run_one(checked: Checked, runs: Path, cluster: Cluster, watcher: Watcher) -> Run:
+async def _run_one(
+    checked: Checked, runs: Path, cluster: Cluster, watcher: Watcher, taken_up: Run | None = None
+) -> Run:
+    experiment = checked.experiment
+    run = taken_up
     before = None
-    if checked.after is not None:
+    if checked.after is not None and (run is None or not run.read_json(MODEL)):
         before = _finished(checked.after, runs)
         if before is None:
             before = await _run_one(checked.after, runs, cluster, watcher)
         else:
             watcher.phase(f"{before.folder} has what comes first")
-    experiment = checked.experiment
-    run = Run.create(runs, experiment.name, dump_experiment(experiment))
+    if run is None:
+        run = Run.create(runs, experiment.name, dump_experiment(experiment))
+        run.claim()
     watcher.phase(f"run folder {run.folder}")
+    resume = taken_up is not None
     try:
-        if isinstance(experiment, SFTExperiment):
-            await finetune(checked, run, cluster, watcher)
-        else:
+        if isinstance(experiment, RLExperiment):
             model = await _model(checked, run, before, cluster)
-            await CoTraining(checked, model, run, cluster, watcher).run()
+            sources = policy_sources(experiment, runs)
+            job = CoTraining(checked, sources, model, run, cluster, watcher)
+            await job.run(resume=resume)
+        else:
+            noted = run.read_json(MODEL)
+            model = await _model(checked, run, before, cluster) if before or noted else None
+            await finetune(checked, run, cluster, watcher, model=model, resume=resume)
         draw(run)
     except asyncio.CancelledError:
         _leave(run, "interrupted", "stopped by the user")
@@ -64,6 +90,7 @@ async def _run_one(checked: Checked, runs: Path, cluster: Cluster, watcher: Watc
         raise
     finally:
         cluster.stop_all()
+        run.release()
     run.set_status("succeeded", run.status()["step"])
     return run
 
@@ -88,10 +115,33 @@ def _finished(checked: Checked, runs: Path) -> Run | None:
 
 
 async def _model(checked: Checked, run: Run, before: Run | None, cluster: Cluster) -> Path:
-    if before is not None and (before.folder / "model").is_dir():
-        return (before.folder / "model").resolve()
-    if checked.experiment.model != "tiny":
-        return model_folder(checked.experiment.model)
+    """The folder of the base model; a run that is taken up has it noted, as seen from the run."""
+    noted = run.read_json(MODEL)
+    if noted:
+        folder = run.folder / noted["folder"]
+        if not (folder / "config.json").is_file():
+            raise CheckpointError(f"the run's base model {str(folder)!r} is gone")
+        return folder.resolve()
+    if before is not None:
+        model = _left_by(before)
+    elif checked.experiment.model != "tiny":
+        model = model_folder(checked.experiment.model)
+    else:
+        model = await _tiny(checked, run, cluster)
+    run.write_json(MODEL, {"folder": os.path.relpath(model, run.folder.resolve())})
+    return model
+
+
+def _left_by(before: Run) -> Path:
+    """What an earlier job made, or else what it started from."""
+    base = before.read_json(MODEL).get("folder", "base")
+    for folder in (before.folder / "model", before.folder / base):
+        if (folder / "config.json").is_file():
+            return folder.resolve()
+    raise CheckpointError(f"the run {before.folder} has left no model")
+
+
+async def _tiny(checked: Checked, run: Run, cluster: Cluster) -> Path:
     agents = {"random": AgentSpec("random")}
     plan = replace(checked.plan, agents=agents)
     texts = corpus(await demonstrate(plan, dict.fromkeys(checked.seats, "random"), _CORPUS))
@@ -100,6 +150,24 @@ async def _model(checked: Checked, run: Run, before: Run | None, cluster: Cluste
         return await base_model(checked.experiment, run, tuner, texts)
     finally:
         cluster.stop(tuner)
+
+
+def _find_weights(checked: Checked, runs: Path) -> None:
+    """Refuse policies or examples that are not at hand, before anything starts.
+
+    What names a run may name the one that comes first: then it is looked for once that has ended.
+    """
+    experiment = checked.experiment
+    if not isinstance(experiment, RLExperiment):
+        if experiment.data.file is not None or checked.after is None:
+            load_data(experiment, checked.source, runs)
+    elif checked.after is None:
+        try:
+            policy_sources(experiment, runs)
+        except ConfigError as error:
+            raise ConfigError(f"{checked.source}: {error}") from error
+    if checked.after is not None:
+        _find_weights(checked.after, runs)
 
 
 def _find_models(checked: Checked) -> None:

@@ -111,7 +111,15 @@ def test_no_plays_give_no_credit() -> None:
 
 
 def test_an_estimator_is_known_by_its_file_name() -> None:
-    assert credit.names() == ["group_relative", "leave_one_out", "role_baseline"]
+    assert credit.names() == [
+        "gae",
+        "global_norm",
+        "group_relative",
+        "leave_one_out",
+        "return_to_go",
+        "role_baseline",
+        "turn_level",
+    ]
 
 
 def test_an_unknown_estimator_is_refused_with_the_nearest_name() -> None:
@@ -127,3 +135,49 @@ def test_an_unknown_option_is_refused_with_those_there_are() -> None:
         credit.make("role_baseline", gamma=0.9)
     with pytest.raises(ConfigError, match=r"decay is 1\.5; allowed"):
         credit.make("role_baseline", decay=1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "allowed"),
+    [
+        ("group_relative", "std", "no", "true or false"),
+        ("group_relative", "std", 1, "true or false"),
+        ("role_baseline", "decay", "0.9", "a number"),
+        ("return_to_go", "gamma", True, "a number"),
+        ("return_to_go", "gamma", None, "a number"),
+    ],
+)
+def test_an_option_of_the_wrong_type_is_refused(
+    name: str, option: str, value: object, allowed: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}': {option} is {value!r}; allowed: {allowed}"):
+        credit.make(name, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("turn_level", "gamma"),
+        ("return_to_go", "gamma"),
+        ("global_norm", "gamma"),
+        ("gae", "gamma"),
+        ("gae", "lam"),
+    ],
+)
+@pytest.mark.parametrize("value", [-0.1, 1.5, float("nan"), float("inf")])
+def test_a_discount_outside_0_to_1_is_refused(name: str, option: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}': {option} is {value}; allowed: 0 <= {option}"):
+        credit.make(name, **{option: value})
+    for edge in (0, 1):
+        credit.make(name, **{option: edge})
+
+
+def test_only_gae_needs_a_critic() -> None:
+    assert [name for name in credit.names() if credit.make(name).needs_values] == ["gae"]
+
+
+def test_estimators_without_memory_go_on_from_nothing() -> None:
+    for name in {*credit.names()} - {"role_baseline", "return_to_go"}:
+        estimator = credit.make(name)
+        assert estimator.state() == {}
+        estimator.load({})

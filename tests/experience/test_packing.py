@@ -121,3 +121,51 @@ def test_a_turn_without_an_advantage_is_refused() -> None:
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="token_budget 0"):
         pack([row("a", [0])], worth("a"), token_budget=0)
+
+
+def test_a_critics_targets_stand_at_the_first_trained_token_of_each_turn() -> None:
+    """Turn 1 is not trained here; turn 3 follows turn 2 with nothing between."""
+    rows = [row("long", [-1, 0, 0, -1, -1, 2, 2, 3, 3]), row("short", [-1, 0, 0])]
+    targets = {
+        ("long", "player_0"): np.array([0.5, np.nan, -1.5, 2.0]),
+        ("short", "player_0"): np.array([4.0]),
+    }
+    (batch,) = pack(rows, worth("long", "short", turns=4), token_budget=18, targets=targets)
+    assert batch.targets is not None and batch.targets.dtype == np.float32
+    nan = np.nan
+    expected = [
+        [nan, 0.5, nan, nan, nan, -1.5, nan, 2.0, nan],
+        [nan, 4.0, nan, nan, nan, nan, nan, nan, nan],
+    ]
+    assert np.array_equal(batch.targets, np.array(expected, dtype=np.float32), equal_nan=True)
+
+
+def test_without_a_critic_there_are_no_targets() -> None:
+    assert pack([row("a", [-1, 0])], worth("a"), token_budget=8)[0].targets is None
+
+
+def test_every_trained_turn_has_one_target_and_nothing_else_has() -> None:
+    generator = np.random.default_rng(2)
+    rows, targets, count = [], {}, 0
+    for n in range(40):
+        turns = [
+            each
+            for k in range(generator.integers(1, 5))
+            for each in [-1] * generator.integers(1, 4) + [k] * generator.integers(1, 4)
+        ]
+        rows.append(row(str(n), turns))
+        targets[str(n), "player_0"] = generator.normal(size=4)
+        count += len(set(turns)) - 1
+    batches = pack(rows, worth(*map(str, range(40)), turns=4), token_budget=64, targets=targets)
+    placed = 0
+    for batch in batches:
+        assert batch.targets is not None
+        there = ~np.isnan(batch.targets)
+        assert not (there & ~batch.trained).any()
+        placed += int(there.sum())
+    assert placed == count
+
+
+def test_a_turn_without_a_target_is_refused() -> None:
+    with pytest.raises(ValueError, match="episode 'a' needs a critic's target for turn 0; there"):
+        pack([row("a", [-1, 0])], worth("a"), token_budget=8, targets={})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opentinker.errors import EngineError
-from opentinker.experience.selection import informative, usable
+from opentinker.experience.selection import fresh, informative, usable
 from opentinker.experience.trajectories import plays, trajectories
 from opentinker.types import Episode, EpisodeRequest, Outcome, Turn
 
@@ -151,3 +151,93 @@ def test_trajectories_without_any_advantage_can_be_dropped() -> None:
     kept, counts = informative([one, two], {("e1", "player_0"): np.array([0.0, 0.5])})
     assert kept == [two]
     assert counts == {"zero_advantage_trajectories": 1}
+
+
+def digests(*turns: Turn) -> tuple[int, ...]:
+    (found,) = plays(episode(*turns))
+    assert len(found.prompts) == len(turns)
+    return found.prompts
+
+
+def test_digests_are_equal_where_the_ids_before_the_answer_are() -> None:
+    """The answer itself does not count at its own turn, and does at the next one."""
+    one = digests(turn(0, "player_0", (1, 2), (3,)), turn(1, "player_0", (4,), (5,)))
+    same = digests(turn(4, "player_0", (1, 2), (3,)), turn(9, "player_0", (4,), (6,)))
+    other = digests(turn(0, "player_0", (1, 2), (7,)), turn(1, "player_0", (4,), (5,)))
+    assert one == same
+    assert one[0] == other[0] and one[1] != other[1]
+
+
+def test_digests_are_of_ids_and_not_of_where_they_are_cut() -> None:
+    one = digests(turn(0, "player_0", (1,), (2, 3)), turn(1, "player_0", (4,), (5,)))
+    two = digests(turn(0, "player_0", (1, 2), (3,)), turn(1, "player_0", (4,), (5,)))
+    assert one[1] == two[1] and one[0] != two[0]
+
+
+def test_a_cut_conversation_has_the_digest_of_what_is_left() -> None:
+    cut = digests(turn(0, "player_0", (1,), (2,)), turn(1, "player_0", (8, 9), (3,), fresh=True))
+    assert cut[1] == digests(turn(0, "player_0", (8, 9), (4,)))[0]
+    uncut = digests(turn(0, "player_0", (1,), (2,)), turn(1, "player_0", (8, 9), (3,)))
+    assert cut[1] != uncut[1]
+
+
+def test_digests_are_equal_if_and_only_if_the_whole_prompts_are() -> None:
+    generator = np.random.default_rng(0)
+    seen: dict[tuple[int, ...], int] = {}
+    for _ in range(300):
+        ids: tuple[int, ...] = ()
+        turns, prompts = [], []
+        for index in range(generator.integers(1, 4)):
+            context, tokens = (
+                tuple(generator.integers(1, 3, size=size).tolist())
+                for size in generator.integers(1, 3, size=2)
+            )
+            restart = bool(generator.uniform() < 0.3)
+            ids = (() if restart else ids) + context
+            prompts.append(ids)
+            ids += tokens
+            turns.append(turn(index, "player_0", context, tokens, fresh=restart))
+        for prompt, digest in zip(prompts, digests(*turns), strict=True):
+            assert seen.setdefault(prompt, digest) == digest
+    assert len(seen) > 50
+    assert len(set(seen.values())) == len(seen)
+
+
+def test_turns_without_ids_have_no_digests() -> None:
+    (found,) = plays(episode(turn(0, "player_0", (), ()), turn(1, "player_0", (), ())))
+    assert found.prompts == ()
+    assert found.values is None
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+def test_a_reward_that_is_not_finite_is_refused_at_the_entrance(reward: float) -> None:
+    paid = [turn(0, "player_0", (1,), (2,)), turn(1, "player_1", (1,), (2,), reward=reward)]
+    with pytest.raises(ValueError, match="seat 'player_1' in episode 'e1' was paid"):
+        plays(episode(*paid))
+    assert plays(episode(*paid, outcome="failed")) == []
+
+
+def test_what_is_older_than_the_bound_is_dropped_and_counted() -> None:
+    """Version 5 learns; with a bound of 1 a token of version 4 is kept and one of 3 is not."""
+    rows = trajectories(
+        episode(
+            turn(0, "player_0", (1,), (2, 3), version=4),
+            turn(1, "player_1", (1,), (2, 3), version=3),
+            turn(2, "player_1", (4,), (5,), version=5),
+        )
+    )
+    kept, counts = fresh(rows, 5, 1)
+    assert [each.seat for each in kept] == ["player_0"]
+    assert counts == {"stale_trajectories": 1, "stale_tokens": 3}
+    assert fresh(rows, 5, 2) == (rows, {"stale_trajectories": 0, "stale_tokens": 0})
+    assert fresh(rows, 5, 0)[1] == {"stale_trajectories": 2, "stale_tokens": 5}
+
+
+def test_old_tokens_that_are_not_trained_make_nothing_stale() -> None:
+    rows = trajectories(
+        episode(
+            turn(0, "player_0", (1,), (2,), version=0, trainable=False),
+            turn(1, "player_0", (3,), (4,), version=9),
+        )
+    )
+    assert fresh(rows, 9, 0)[0] == rows

@@ -127,7 +127,7 @@ def engine(
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "vllm":
             # Prompts of 24 x 300 tokens are far more than one step then takes.
-            patch.setattr("opentinker.inference.vllm_engine.STEP_TOKENS", 1024)
+            patch.setattr("opentinker.inference.vllm_cpu.STEP_TOKENS", 1024)
         made = make_engine(request.param, model_folder, max_adapters=3, max_rank=8)
     for name, own in weights.items():
         made.publish(PolicyVersion(name, 1), own)

@@ -17,12 +17,15 @@ import pytest
 
 from opentinker.errors import EngineError
 from opentinker.inference.adapters import Adapter
+from opentinker.inference.backend import Ticket
 from opentinker.inference.engine import EngineFacts
-from opentinker.inference.host import Host, Ticket
+from opentinker.inference.host import Host
+from opentinker.inference.whole import Shapes
 from opentinker.types import (
     AdapterSpec,
     AdapterWeights,
     Completion,
+    FullWeights,
     PolicyVersion,
     SampleRequest,
     SamplingParams,
@@ -36,6 +39,7 @@ WEIGHTS = AdapterWeights(
         "q.lora_B.weight": np.ones((4, 2), np.float32),
     },
 )
+NO_SHAPES: Shapes = {}
 FIRST, SECOND = PolicyVersion("alice", 1), PolicyVersion("alice", 2)
 
 
@@ -43,6 +47,7 @@ class FakeBackend:
     """Answers one request a step, while `gate` is open, with the id of its adapter."""
 
     facts = FACTS
+    shapes: Shapes = NO_SHAPES
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -58,6 +63,9 @@ class FakeBackend:
         if self.fault is not None:
             raise self.fault
         self.loaded.append(adapter.name)
+
+    def replace(self, weights: FullWeights) -> None:
+        raise AssertionError
 
     def drop(self, adapter: Adapter) -> None:
         assert not any(ticket.adapter == adapter for ticket in self.waiting)
@@ -75,10 +83,8 @@ class FakeBackend:
         if ticket.request.prompt_ids == (99,):
             return [(ticket, EngineError("no logprobs"))]
         number = ticket.adapter.id if ticket.adapter else 0
-        version = ticket.adapter.version.version if ticket.adapter else 0
-        return [
-            (ticket, Completion((number, ticket.request.prompt_ids[0]), (0.0,), version, "stop"))
-        ]
+        tokens = (number, ticket.request.prompt_ids[0])
+        return [(ticket, Completion(tokens, (0.0,), ticket.version, "stop"))]
 
     def busy(self) -> bool:
         return bool(self.waiting)

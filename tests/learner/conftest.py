@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -25,28 +27,52 @@ Row = tuple[Sequence[int], int, float]
 MakeBatch = Callable[..., TrainBatch]
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("random_llama")
-    torch.manual_seed(0)
+def random_llama(folder: Path, seed: int = 0, **options: Any) -> str:
+    torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-        eos_token_id=1,
-        bos_token_id=None,
-        pad_token_id=0,
-        tie_word_embeddings=False,
+        **{
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": 16,
+            "max_position_embeddings": 64,
+            "initializer_range": 0.2,
+            "eos_token_id": 1,
+            "bos_token_id": None,
+            "pad_token_id": 0,
+            "tie_word_embeddings": False,
+            **options,
+        }
     )
     LlamaForCausalLM(config).float().save_pretrained(folder)
     train_tokenizer(["a few words"], 400).save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return random_llama(tmp_path_factory.mktemp("random_llama"))
+
+
+@pytest.fixture(scope="session")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of the same shape, with other weights."""
+    return random_llama(tmp_path_factory.mktemp("other_llama"), seed=1)
+
+
+@pytest.fixture(scope="session")
+def tied_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Whose output head is its embedding."""
+    return random_llama(tmp_path_factory.mktemp("tied_llama"), tie_word_embeddings=True)
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of fewer words."""
+    return random_llama(tmp_path_factory.mktemp("small_llama"), vocab_size=30)
 
 
 @pytest.fixture(scope="session")
@@ -98,3 +124,17 @@ def random_rows() -> Callable[[int], list[Row]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "folder"
+
+
+@pytest.fixture(scope="session")
+def targeted() -> Callable[..., TrainBatch]:
+    """The batch with a critic's targets: the trained tokens of a row are its one turn."""
+
+    def give(batch: TrainBatch, seed: int = 0) -> TrainBatch:
+        rng = np.random.default_rng(seed)
+        targets = np.full(batch.ids.shape, np.nan, np.float32)
+        rows = np.flatnonzero(batch.trained.any(axis=1))
+        targets[rows, batch.trained[rows].argmax(axis=1)] = rng.normal(size=len(rows))
+        return replace(batch, targets=targets)
+
+    return give

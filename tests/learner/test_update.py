@@ -8,6 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from opentinker.learner import losses
+from opentinker.learner.adapter import Adapter
 from opentinker.learner.chosen import token_weights
 from opentinker.learner.settings import PolicySettings
 from opentinker.learner.update import PolicyLearner
@@ -26,7 +28,12 @@ def learner(model: str, **settings: object) -> tuple[BaseModel, PolicyLearner]:
     base = BaseModel(model)
     settings.setdefault("learning_rate", 1e-2)
     own = PolicySettings(**settings)  # pyright: ignore[reportArgumentType]
-    made = PolicyLearner(base, "alice", SPEC, own, 0)
+    base.add_adapter("alice", SPEC)
+    options = {**own.loss_options}
+    if own.importance_cap is not None:
+        options["importance_cap"] = own.importance_cap
+    loss = losses.make(own.loss, **options)
+    made = PolicyLearner("alice", Adapter(base, "alice"), loss, own)
     generator = torch.Generator().manual_seed(7)
     for name, parameter in base.parameters("alice").items():
         if "lora_B" in name:
@@ -182,14 +189,14 @@ def test_mismatch_is_over_the_tokens_of_the_version_that_is_updated(
     assert "mismatch_max" not in stale
 
 
-def test_the_clipped_share_counts_weights_above_the_cap(
+def test_the_truncated_share_counts_weights_above_the_cap(
     model: str, make_batch: MakeBatch, random_rows: Rows
 ) -> None:
     batch = make_batch(random_rows(4), logprob=-100.0)
     _, made = learner(model, importance_cap=2.0)
-    assert made.update([batch], 0.0).metrics["clipped_share"] == 1.0
+    assert made.update([batch], 0.0).metrics["truncated_share"] == 1.0
     batch.logprobs[batch.trained] = 0.0
-    assert made.update([batch], 0.0).metrics["clipped_share"] == 0.0
+    assert made.update([batch], 0.0).metrics["truncated_share"] == 0.0
 
 
 def test_the_reference_is_the_policy_at_its_last_refresh(
@@ -202,7 +209,7 @@ def test_the_reference_is_the_policy_at_its_last_refresh(
         before = values(base)
         divergences.append(made.update([batch], 0.0).metrics["kl"])
         if version % 3 == 0:
-            reference = base.parameters("alice@reference")
+            reference = base.parameters("alice@copy")
             assert all(torch.equal(reference[name].data, before[name]) for name in before)
     assert [abs(each) < 1e-6 for each in divergences] == [True, False, False] * 2 + [True]
 

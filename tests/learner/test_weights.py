@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
+from opentinker.learner.adapter import Adapter
 from opentinker.learner.weights import BaseModel, chosen_logits
 from opentinker.types import AdapterSpec, AdapterWeights
 
@@ -129,12 +130,12 @@ def test_weights_that_do_not_fit_are_refused(base: BaseModel, folder: Path) -> N
     ):
         with pytest.raises(ConfigError, match=message):
             base.load_adapter("alice", AdapterWeights(spec, tensors))
-    with pytest.raises(CheckpointError, match="no adapter of policy 'alice'"):
-        base.read_peft("alice", folder)
+    with pytest.raises(CheckpointError, match=r"'alice'.*holds no adapter"):
+        Adapter(base, "alice").read(folder)
     folder.mkdir()
     save_file(lacking, folder / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match="don't fit"):
-        base.read_peft("alice", folder)
+        Adapter(base, "alice").read(folder)
 
 
 @pytest.mark.parametrize(

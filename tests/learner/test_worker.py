@@ -12,7 +12,14 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from opentinker.errors import CheckpointError, ConfigError, LearningError, UnknownNameError
-from opentinker.learner.settings import PolicySettings, at
+from opentinker.learner.settings import (
+    FrozenSource,
+    FullSource,
+    LoraSource,
+    PolicySettings,
+    Source,
+    at,
+)
 from opentinker.learner.worker import LearnerWorker
 from opentinker.types import BASE, AdapterSpec, TrainBatch
 
@@ -25,8 +32,8 @@ MakeBatch = Callable[..., TrainBatch]
 
 def worker(model: str, **settings: object) -> LearnerWorker:
     made = LearnerWorker(model)
-    made.add_policy("alice", WIDE, PolicySettings(**settings))  # pyright: ignore[reportArgumentType]
-    made.add_policy("bob", NARROW, PolicySettings(learning_rate=1e-2))
+    made.add_policy("alice", LoraSource(WIDE), PolicySettings(**settings))  # pyright: ignore[reportArgumentType]
+    made.add_policy("bob", LoraSource(NARROW), PolicySettings(learning_rate=1e-2))
     return made
 
 
@@ -120,6 +127,118 @@ def test_saving_and_loading_equals_never_having_stopped(
         assert equal(state(learner, "alice"), state(other, "alice"))
 
 
+KINDS: dict[str, tuple[Source, dict]] = {
+    "lora": (LoraSource(WIDE), {"kl": 0.3, "reference_every": 2}),
+    "critic": (LoraSource(NARROW, "gaussian"), {"critic": True, "loss": "ppo_clip", "epochs": 2}),
+    "full": (FullSource(), {"kl": 0.1, "reference_every": 3, "loss": "gspo"}),
+    "full_critic": (
+        FullSource(),
+        {"critic": True, "kl": 0.1, "reference": "still", "loss": "cispo", "minibatches": 2},
+    ),
+    "pulled": (LoraSource(WIDE), {"kl": 0.2, "reference": "base"}),
+}
+
+
+def mixed(model: str, other_model: str) -> LearnerWorker:
+    """Every kind of policy side by side."""
+    made = LearnerWorker(model)
+    made.add_policy("still", FrozenSource(other_model))
+    made.add_policy("alias", FrozenSource())
+    for name, (source, settings) in KINDS.items():
+        made.add_policy(name, source, PolicySettings(learning_rate=5e-3, **settings))
+    return made
+
+
+def test_updating_one_kind_of_policy_changes_no_other_by_one_bit(
+    model: str, other_model: str, make_batch: MakeBatch, random_rows: Rows, targeted: Callable
+) -> None:
+    learner = mixed(model, other_model)
+    names = [*KINDS, "still", "alias", BASE]
+    for name in KINDS:
+        before = {each: learner.score(each, SEQUENCES) for each in names}
+        batches = [targeted(make_batch(random_rows(4, seed), policy=name)) for seed in (1, 2)]
+        assert learner.update(name, batches).skipped == ""
+        for each in names:
+            assert equal(learner.score(each, SEQUENCES), before[each]) == (each != name), each
+    assert {each: learner.version(each) for each in names} == {
+        **dict.fromkeys(KINDS, 1),
+        **dict.fromkeys(("still", "alias", BASE), 0),
+    }
+
+
+@pytest.mark.parametrize("policy", KINDS)
+def test_every_kind_goes_on_as_if_it_had_never_stopped(
+    model: str,
+    other_model: str,
+    make_batch: MakeBatch,
+    random_rows: Rows,
+    targeted: Callable,
+    folder: Path,
+    policy: str,
+) -> None:
+    batches = [
+        [targeted(make_batch(random_rows(4, seed + more), policy=policy)) for more in (0, 50)]
+        for seed in range(6)
+    ]
+    learner = mixed(model, other_model)
+    for each in batches[:3]:
+        learner.update(policy, each, 0.2)
+    learner.save(folder)
+    other = mixed(model, other_model)
+    other.load(folder)
+    for each in batches[3:]:
+        reports = [one.update(policy, each, 0.7) for one in (learner, other)]
+        assert reports[0] == reports[1]
+        assert equal(state(learner, policy), state(other, policy))
+    assert learner.version(policy) == 6
+
+
+def test_frozen_policies_are_no_part_of_a_checkpoint(
+    model: str, other_model: str, folder: Path
+) -> None:
+    learner = mixed(model, other_model)
+    learner.save(folder)
+    assert sorted(each.name for each in folder.iterdir()) == sorted([*KINDS, "learner.json"])
+
+
+def test_frozen_policies_answer_and_are_exported_and_never_learn(
+    model: str, other_model: str, batch: TrainBatch
+) -> None:
+    learner = mixed(model, other_model)
+    network = AutoModelForCausalLM.from_pretrained(other_model).eval()
+    assert gap(learner.score("still", SEQUENCES), plain_logprobs(network, 1.0)) < 1e-5
+    assert equal(learner.score("alias", SEQUENCES), learner.score(BASE, SEQUENCES))
+    exported = learner.export("still").tensors
+    theirs = network.state_dict()
+    assert exported.keys() == theirs.keys()
+    assert all(np.array_equal(exported[name], theirs[name].numpy()) for name in theirs)
+    for name in ("alias", BASE):
+        with pytest.raises(ConfigError, match="no weights of its own to export"):
+            learner.export(name)
+    with pytest.raises(ConfigError, match="'still' is frozen: it never learns"):
+        learner.update("still", [batch])
+
+
+def test_who_learns_has_settings_and_who_does_not_has_none(model: str) -> None:
+    learner = LearnerWorker(model)
+    with pytest.raises(ConfigError, match="'still' is frozen, and was given settings"):
+        learner.add_policy("still", FrozenSource(), PolicySettings())
+    for source in (LoraSource(WIDE), FullSource()):
+        with pytest.raises(ConfigError, match="'alice' learns, and was given no settings"):
+            learner.add_policy("alice", source)
+
+
+def test_a_checkpoint_of_another_kind_of_policy_is_refused(model: str, folder: Path) -> None:
+    sources = (LoraSource(WIDE), FullSource())
+    learners = [LearnerWorker(model), LearnerWorker(model)]
+    for learner, source in zip(learners, sources, strict=True):
+        learner.add_policy("alice", source, PolicySettings())
+    for one, other in (learners, learners[::-1]):
+        one.save(folder)
+        with pytest.raises(CheckpointError, match="alice"):
+            other.load(folder)
+
+
 def test_saving_over_a_checkpoint_replaces_it_whole(
     model: str, batch: TrainBatch, folder: Path
 ) -> None:
@@ -143,12 +262,12 @@ def test_a_checkpoint_that_is_missing_torn_or_of_others_is_refused(
         learner.load(folder)
     learner.save(folder)
     alone = LearnerWorker(model)
-    alone.add_policy("alice", WIDE, PolicySettings())
+    alone.add_policy("alice", LoraSource(WIDE), PolicySettings())
     with pytest.raises(CheckpointError, match="'bob' is not in both"):
         alone.load(folder)
     other = LearnerWorker(model)
     for name in ("alice", "bob"):
-        other.add_policy(name, NARROW, PolicySettings())
+        other.add_policy(name, LoraSource(NARROW), PolicySettings())
     with pytest.raises(CheckpointError, match="alice"):
         other.load(folder)
     for torn, content in (("optimizer.pt", b"torn"), ("counts.json", b"{")):
@@ -177,11 +296,11 @@ def test_versions_count_every_update_and_never_go_back(
 
 def test_names_that_cannot_be_are_refused(model: str) -> None:
     learner = worker(model)
-    for name in (BASE, "alice@reference", "../alice", "", ".hidden"):
+    for name in (BASE, "copy", "alice@copy", "../alice", "", ".hidden"):
         with pytest.raises(ConfigError):
-            learner.add_policy(name, WIDE, PolicySettings())
-    with pytest.raises(ConfigError, match="has an adapter already"):
-        learner.add_policy("alice", WIDE, PolicySettings())
+            learner.add_policy(name, LoraSource(WIDE), PolicySettings())
+    with pytest.raises(ConfigError, match="is there already"):
+        learner.add_policy("alice", LoraSource(WIDE), PolicySettings())
     with pytest.raises(UnknownNameError, match="did you mean 'alice'"):
         learner.update("alic", [])
     with pytest.raises(UnknownNameError):
@@ -192,7 +311,9 @@ def test_names_that_cannot_be_are_refused(model: str) -> None:
 
 def test_what_crosses_processes_can_be_pickled(model: str, batch: TrainBatch) -> None:
     learner = worker(model)
-    settings = PolicySettings(entropy=(0.1, 0.01))
+    settings = PolicySettings(entropy=(0.1, 0.01), loss_options={"importance_cap": 2.0})
+    for source in (LoraSource(WIDE, "gaussian", "some/where"), FullSource(), FrozenSource("x")):
+        assert pickle.loads(pickle.dumps(source)) == source
     assert pickle.loads(pickle.dumps(settings)) == settings
     report = learner.update("alice", [pickle.loads(pickle.dumps(batch))])
     assert pickle.loads(pickle.dumps(report)) == report
@@ -212,6 +333,10 @@ def test_what_crosses_processes_can_be_pickled(model: str, batch: TrainBatch) ->
         {"max_skipped": 0},
         {"normalization": "rows"},
         {"weight_decay": -0.1},
+        {"epochs": 0},
+        {"minibatches": 0},
+        {"value_coefficient": -1.0},
+        {"normalization_tokens": 0},
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict) -> None:
@@ -220,11 +345,17 @@ def test_settings_that_cannot_be_are_refused(wrong: dict) -> None:
         PolicySettings(**wrong)
 
 
+def test_constant_normalization_needs_its_constant() -> None:
+    with pytest.raises(ConfigError, match="without normalization_tokens"):
+        PolicySettings(normalization="constant")
+    assert PolicySettings(normalization="constant", normalization_tokens=8).epochs == 1
+
+
 def test_an_unknown_loss_is_refused_before_anything_is_added(model: str) -> None:
     learner = LearnerWorker(model)
     with pytest.raises(UnknownNameError, match="policy_gradient"):
-        learner.add_policy("alice", WIDE, PolicySettings(loss="policy_gradint"))
-    learner.add_policy("alice", WIDE, PolicySettings())
+        learner.add_policy("alice", LoraSource(WIDE), PolicySettings(loss="policy_gradint"))
+    learner.add_policy("alice", LoraSource(WIDE), PolicySettings())
 
 
 def test_schedules_are_linear_and_held_at_their_ends() -> None:

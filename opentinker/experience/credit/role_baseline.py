@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from opentinker.errors import ConfigError
 from opentinker.experience.estimator import Credit, every_turn
@@ -15,6 +15,8 @@ class RoleBaseline:
 
     The baseline is read before it is updated, play after play in the order given, and starts at 0.
     """
+
+    needs_values: ClassVar[bool] = False
 
     def __init__(self, decay: float = 0.95) -> None:
         if not 0.0 <= decay < 1.0:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from opentinker.learner.losses import Loss
+from opentinker.learner.losses import Loss, Tokens
 
 
 def build() -> Loss:
     """It has no options, and reads neither advantages nor the engine's logprobs."""
 
-    def cross_entropy(
-        logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, weights: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        return -(weights * logprobs).sum(), {}
+    def cross_entropy(tokens: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
+        return -(tokens.weights * tokens.logprobs).sum(), {}
 
     return cross_entropy

@@ -1,0 +1,56 @@
+"""A policy of a run, written for others to load: PEFT, transformers, vLLM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
+from opentinker.recorder import Run
+from opentinker.scheduler.jobs import MODEL
+from opentinker.scheduler.sources import is_adapter
+
+
+def export_run(
+    run: Run,
+    policy: str,
+    out: Path | None,
+    *,
+    step: int | None = None,
+    best: bool = False,
+    merged: bool = False,
+) -> tuple[Path, Path | None]:
+    """Write `policy` into `out`; gives that folder, and the base that an adapter needs.
+
+    It is of the newest checkpoint, the `best` one, or that of `step`. ConfigError: no such policy
+    or checkpoint, an `out` that holds something else.
+    """
+    from opentinker.learner.exporting import export_policy
+
+    checkpoint = _checkpoint(run, step, best)
+    source = checkpoint / "policies" / policy
+    if not source.is_dir():
+        known = [path.name for path in (checkpoint / "policies").iterdir() if path.is_dir()]
+        raise UnknownNameError("policy", policy, known, f"of the run {run.folder}")
+    base = (run.folder / run.read_json(MODEL)["folder"]).resolve()
+    target = out or run.folder / "export" / policy
+    if out is not None and target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{str(target)!r} is there already; name a new folder")
+    adapter = is_adapter(source)
+    if merged and not adapter:
+        raise ConfigError(f"policy {policy!r} is a whole model; there is nothing to merge")
+    export_policy(source, str(base), target, merged=merged)
+    return target, base if adapter and not merged else None
+
+
+def _checkpoint(run: Run, step: int | None, best: bool) -> Path:
+    if best:
+        return run.best_checkpoint()
+    if step is None:
+        return run.latest_checkpoint()
+    kept = {int(path.name.removeprefix("step-")): path for path in run.checkpoints()}
+    if step not in kept:
+        raise CheckpointError(
+            f"the run {run.folder} keeps no checkpoint of step {step}; it has "
+            f"{', '.join(map(str, kept)) or 'none'}"
+        )
+    return kept[step]

@@ -1,0 +1,55 @@
+"""Batches of episodes in the order of the updates that train on them, played ahead if allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from opentinker.experience.buffer import Buffer
+from opentinker.types import Episode, EpisodeRequest
+
+Play = Callable[[list[EpisodeRequest]], Awaitable[list[Episode]]]
+
+
+class Supply:
+    """Plays the batch of each step; up to `max_staleness` batches ahead of the one asked for.
+
+    The batch of step b is started when version b - 1 - `max_staleness` is published, so that none
+    of its tokens can be older than the bound when it is trained on. With 0 that is when it is
+    asked for. All started batches are in flight at once.
+    """
+
+    def __init__(
+        self,
+        play: Play,
+        requests: Callable[[int], list[EpisodeRequest]],
+        max_staleness: int,
+        first: int,
+        last: int,
+    ) -> None:
+        self._play = play
+        self._requests = requests
+        self._buffer = Buffer(max_staleness, first)
+        self._last = last
+        self._tasks: dict[int, asyncio.Task[list[Episode]]] = {}
+
+    async def take(self, step: int) -> list[Episode]:
+        """The episodes of `step`, once; raises what playing them raised."""
+        self.published(step - 1)
+        self._buffer.add(step, await self._tasks.pop(step))
+        return self._buffer.take(step)
+
+    def published(self, version: int) -> None:
+        """The weights of step `version` are served: start what may be started."""
+        while self._buffer.may_start(version) and self._buffer.started < self._last:
+            step = self._buffer.start()
+            self._tasks[step] = asyncio.create_task(_run(self._play, self._requests(step)))
+
+    def close(self) -> None:
+        """Give up what is being played."""
+        for task in self._tasks.values():
+            task.cancel()
+
+
+async def _run(play: Play, requests: list[EpisodeRequest]) -> list[Episode]:
+    return await play(requests)
