@@ -29,7 +29,7 @@ STAGES = ("inference", "rollout", "experience", "learner", "league")
 HOMES = {
     "torch": (
         "opentinker/learner/",
-        "opentinker/inference/torch_engine.py",
+        "opentinker/inference/torch_",
         "opentinker/inference/vllm_",
     ),
     "vllm": ("opentinker/inference/vllm_",),

@@ -7,6 +7,7 @@ from typing import Any
 
 from opentinker.config import Experiment, dump_experiment, load_experiment
 from opentinker.errors import ConfigError
+from opentinker.experiment import RLExperiment
 from opentinker.recorder import Run
 
 FREE = (
@@ -36,10 +37,11 @@ def take_up(run: Run, experiment: Experiment) -> Run:
                 f"the run {run.folder} has {key} = {was!r}, this experiment {wanted!r}; a run "
                 f"goes on as it began, but for {', '.join(FREE)}"
             )
-    if run.status()["state"] == "succeeded" and not changed:
+    step = run.status()["step"]
+    longer = experiment.train.updates > step if isinstance(experiment, RLExperiment) else changed
+    if run.status()["state"] == "succeeded" and not longer:
         raise ConfigError(
-            f"the run {run.folder} has succeeded, at step {run.status()['step']}; to train on, "
-            "raise train.updates"
+            f"the run {run.folder} has succeeded, at step {step}; to train on, raise train.updates"
         )
     run.claim()
     run.write_text("experiment.toml", dump_experiment(experiment))

@@ -126,6 +126,8 @@ def test_a_finished_run_is_not_run_again_but_can_be_made_longer(
     runs = whole.folder.parent
     with pytest.raises(ConfigError, match=r"has succeeded, at step 6.*raise train\.updates"):
         run_experiment(path, [], runs, Silent(), resume="kuhn")
+    with pytest.raises(ConfigError, match="has succeeded, at step 6"):
+        run_experiment(path, ["train.updates=4"], runs, Silent(), resume="kuhn")
     before = _timeless(whole)
     longer = run_experiment(path, ["train.updates=7"], runs, Silent(), resume="kuhn")
     assert _timeless(longer)[:7] == before and longer.status()["step"] == 7
