@@ -142,6 +142,8 @@ class Turn:
     reward: float = 0.0
     seconds: float = 0.0
     trainable: bool = True
+    moment: int = 0
+    """turns of one moment were asked at once, none of them knowing the others' answers"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ def share_rewards(episode: Episode, weight: float, teams: Sequence[Sequence[str]
     A teammate's reward belongs to the last turn that the seat took before it came, as its own do.
     What is known of when it came: after the teammate's turn that holds it, and before the
     teammate's next one. The latest is taken, so that no turn misses a reward that it may have
-    caused; at the seat's first turn where it had none before. Consecutive turns of different seats
-    in one stage count as taken at once. What a teammate without turns was paid comes at the end.
+    caused; at the seat's first turn where it had none before. What a teammate without turns was
+    paid comes at the end.
 
     Raises `ConfigError` for a weight outside 0 to 1 and as `check_teams` does, ValueError for a
     reward that is not finite.
@@ -81,25 +81,13 @@ def share_rewards(episode: Episode, weight: float, teams: Sequence[Sequence[str]
 def _paid(episode: Episode) -> Mapping[str, _Paid]:
     turns: dict[str, list[Turn]] = {seat: [] for seat in episode.returns}
     moments: dict[str, list[int]] = {seat: [] for seat in episode.returns}
-    for turn, moment in zip(episode.turns, _moments(episode.turns), strict=True):
+    for turn in episode.turns:
         turns[turn.seat].append(turn)
-        moments[turn.seat].append(moment)
+        moments[turn.seat].append(turn.moment)
     found = {}
     for seat, total in episode.returns.items():
         rewards = turn_rewards(episode, seat, turns[seat]).tolist()
         found[seat] = _Paid(moments[seat], rewards, total - sum(rewards))
-    return found
-
-
-def _moments(turns: Iterable[Turn]) -> list[int]:
-    """A number for each turn, the same for consecutive turns of different seats in one stage."""
-    found: list[int] = []
-    moment, stage, seats = -1, None, set[str]()
-    for turn in turns:
-        if turn.stage != stage or turn.seat in seats:
-            moment, stage, seats = moment + 1, turn.stage, set()
-        seats.add(turn.seat)
-        found.append(moment)
     return found
 
 

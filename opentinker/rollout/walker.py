@@ -42,6 +42,7 @@ class _Asked:
     action: str | None = None
     number: int = 0
     """the turn's index among the seat's own, as the ledger counts them"""
+    moment: int = 0
 
 
 class Walk:
@@ -131,8 +132,9 @@ class Walk:
             if len(views) == 1
             else await asyncio.gather(*(self._answer(stage, view) for view in views))
         )
+        moment = self._record[-1].moment + 1 if self._record else 0
         for entry in answered:
-            entry.number = self._ledger.turn(entry.seat)
+            entry.number, entry.moment = self._ledger.turn(entry.seat), moment
             self._record.append(entry)
         self._state.turns += len(answered)
         for entry in answered:
@@ -214,6 +216,7 @@ class Walk:
                     reward=rewards[entry.seat][entry.number],
                     seconds=entry.seconds,
                     trainable=entry.stage.trainable,
+                    moment=entry.moment,
                 )
             )
         return tuple(turns)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,17 +14,25 @@ from opentinker.types import Episode, EpisodeRequest, Turn
 def episode(
     *turns: tuple[str, float], stage: str | Sequence[str] = "move", **beside: float
 ) -> Episode:
-    """Turns as (seat, reward); `beside` holds the returns of seats that never had one."""
+    """Turns as (seat, reward); `beside` holds the returns of seats that never had one.
+
+    Consecutive turns of different seats in one stage are taken at once.
+    """
     stages = [stage] * len(turns) if isinstance(stage, str) else stage
     returns: dict[str, float] = dict(beside)
     for seat, reward in turns:
         returns[seat] = returns.get(seat, 0.0) + reward
-    record = tuple(
-        Turn(index, name, seat, "alice", "", "", policy="alice", reward=reward)
-        for index, ((seat, reward), name) in enumerate(zip(turns, stages, strict=True))
-    )
+    record: list[Turn] = []
+    at_once: set[str] = set()
+    for (seat, reward), name in zip(turns, stages, strict=True):
+        moment = record[-1].moment if record else 0
+        if record and (record[-1].stage != name or seat in at_once):
+            moment, at_once = moment + 1, set()
+        at_once.add(seat)
+        turn = Turn(len(record), name, seat, "alice", "", "", policy="alice", reward=reward)
+        record.append(replace(turn, moment=moment))
     request = EpisodeRequest("e1", "g", 0, {})
-    return Episode(request, "e", "p", record, returns, "finished")
+    return Episode(request, "e", "p", tuple(record), returns, "finished")
 
 
 def rewards(found: Episode) -> list[float]:
@@ -68,6 +77,14 @@ def test_a_seat_of_one_stage_asked_again_begins_another_moment() -> None:
     """All of (a, b, c), then c, b, a: the order within a round does not matter."""
     order = [("a", 3.0), ("b", 0.0), ("c", 0.0), ("c", 0.0), ("b", 6.0), ("a", 0.0)]
     assert rewards(share_rewards(episode(*order), 1.0, [])) == [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+
+
+def test_turns_in_one_stage_that_follow_each_other_are_not_taken_at_once() -> None:
+    """A game of turns, a b a b in one stage: b's 2 came for a's second turn, not for its first."""
+    played = episode(("a", 0.0), ("b", 2.0), ("a", 0.0), ("b", 0.0))
+    turns = tuple(replace(turn, moment=turn.index) for turn in played.turns)
+    assert rewards(share_rewards(replace(played, turns=turns), 1.0, [])) == [0.0, 1.0, 1.0, 0.0]
+    assert rewards(share_rewards(played, 1.0, [])) == [1.0, 1.0, 0.0, 0.0]  # two rounds at once
 
 
 def test_teams_do_not_share_with_one_another_and_a_seat_in_no_team_is_alone() -> None:

@@ -111,6 +111,7 @@ def test_kuhn_by_hand_every_turn_tells_stage_action_and_reward() -> None:
     ]
     assert episode.outcome == "finished" and episode.returns == {"player_0": 2.0, "player_1": -2.0}
     assert {turn.stage for turn in episode.turns} == {"move"}
+    assert [turn.moment for turn in episode.turns] == [0, 1, 2]
 
 
 def test_an_illegal_answer_is_asked_again_then_forfeits_and_blames_nobody_else() -> None:
@@ -135,6 +136,7 @@ def test_simultaneous_answers_are_heard_in_the_next_round_only() -> None:
     episode = _play(Talk(), agents, "simultaneous")
     assert agents["a_0"].seen == ["round 0", "b_0: blue\nround 1"]
     assert agents["b_0"].seen == ["round 0", "a_0: red\nround 1"]
+    assert [turn.moment for turn in episode.turns] == [0, 0, 1, 1]
     assert len(episode.messages) == 4 and episode.returns == {"a_0": 2.0, "b_0": 2.0}
 
 
