@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from opentinker.errors import ConfigError
 from opentinker.types import AdapterSpec
@@ -31,6 +30,7 @@ _PLAIN = {
 
 
 def is_adapter(folder: str | Path) -> bool:
+    """Whether `folder` holds a LoRA adapter in PEFT's format."""
     return (Path(folder) / CONFIG).is_file()
 
 
@@ -56,6 +56,8 @@ def read_spec(folder: str | Path) -> AdapterSpec:
 
 def read_tensors(folder: str | Path) -> dict[str, NDArray[np.float32]]:
     """The adapter's values; ConfigError where they are missing or torn."""
+    from safetensors.torch import load_file  # numpy has no bfloat16; the driver loads no torch
+
     file = Path(folder) / TENSORS
     if not file.is_file():
         raise ConfigError(f"{str(folder)!r} holds no adapter (no {TENSORS})")

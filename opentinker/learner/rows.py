@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from opentinker.errors import ConfigError
 from opentinker.learner.distributions import log_distribution, token_logprobs
-from opentinker.learner.policy import output_head
+from opentinker.learner.weights import chosen_logits
 
 Example = tuple[NDArray[np.int32], NDArray[np.float32]]
 """Ids [T], and what each of them counts in the loss [T]; the first one can't count."""
@@ -137,20 +137,8 @@ class Rows:
 
 
 def logprobs(network: PreTrainedModel, rows: Rows) -> Tensor:
-    """Logprobs [N] of the tokens with a weight, each example read as if it stood alone.
-
-    Where positions start anew within a row, transformers lets no example attend to another. The
-    output head sees the asked positions only.
-    """
-
-    def choose(_: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-        return inputs[0][rows.rows, rows.before]
-
-    hook = output_head(network).register_forward_pre_hook(choose)
-    try:
-        logits = network(input_ids=rows.ids, position_ids=rows.positions, use_cache=False).logits
-    finally:
-        hook.remove()
+    """Logprobs [N] of the tokens with a weight, each example read as if it stood alone."""
+    logits = chosen_logits(network, rows.ids, rows.rows, rows.before, rows.positions)
     return token_logprobs(log_distribution(logits), rows.tokens)
 
 

@@ -213,13 +213,20 @@ def load_network(model: str, dtype: str | None = None) -> PreTrainedModel:
     return network
 
 
-def chosen_logits(network: PreTrainedModel, ids: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def chosen_logits(
+    network: PreTrainedModel,
+    ids: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    positions: Tensor | None = None,
+) -> Tensor:
     """Logits [N, V] after `ids[rows, columns]` [N], of right-padded `ids` [B, T].
 
     Padding stands to the right of every position that is asked for, so the causal mask alone hides
-    it. The output head sees the chosen positions only.
+    it. The output head sees the chosen positions only. Where `positions` [B, T] start anew within a
+    row, transformers lets what follows see nothing of what was before.
     """
-    return chosen_outputs(network, ids, rows, columns, rows[:0], columns[:0])[0]
+    return chosen_outputs(network, ids, rows, columns, rows[:0], columns[:0], positions)[0]
 
 
 def chosen_outputs(
@@ -229,6 +236,7 @@ def chosen_outputs(
     columns: Tensor,
     state_rows: Tensor,
     state_columns: Tensor,
+    positions: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`chosen_logits`, and hidden states [M, H] at `ids[state_rows, state_columns]` [M].
 
@@ -242,7 +250,7 @@ def chosen_outputs(
 
     hook = output_head(network).register_forward_pre_hook(choose)
     try:
-        logits = network(input_ids=ids, use_cache=False).logits
+        logits = network(input_ids=ids, position_ids=positions, use_cache=False).logits
     finally:
         hook.remove()
     return logits, states[0]

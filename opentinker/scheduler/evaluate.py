@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from opentinker.analysis.solve import AveragePolicy, exploitability, uniform
 from opentinker.game import Node, Table
 from opentinker.types import Episode, EpisodeRequest
 
-Play = Callable[[list[EpisodeRequest]], Awaitable[list[Episode]]]
+Play = Callable[[list[EpisodeRequest]], Coroutine[Any, Any, list[Episode]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
+from opentinker.learner.peft_folder import is_adapter
 from opentinker.recorder import Run
 from opentinker.scheduler.jobs import MODEL
-from opentinker.scheduler.sources import is_adapter
 
 
 def export_run(

@@ -11,12 +11,12 @@ from typing import Any
 from opentinker.errors import ConfigError
 from opentinker.experiment import FrozenPolicy, FullPolicy, RLExperiment
 from opentinker.inference.probe import compare
-from opentinker.learner.settings import FrozenSource, FullSource, PolicySettings
+from opentinker.learner.settings import FrozenSource, FullSource, PolicySettings, Source
 from opentinker.rendering import Renderer
 from opentinker.rollout.routing import Route
 from opentinker.rollout.worker import RolloutPlan
 from opentinker.scheduler.cluster import Cluster, Worker
-from opentinker.scheduler.sources import Source, adapter_spec, served_alone
+from opentinker.scheduler.sources import adapter_spec, served_alone
 from opentinker.types import (
     BASE,
     Episode,

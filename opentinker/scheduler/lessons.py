@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Lessons:
     """The credit estimators of a run, one a trainable policy, and what they remember."""
 
-    def __init__(self, experiment: RLExperiment, seats: Sequence[str]) -> None:
+    def __init__(self, experiment: RLExperiment) -> None:
         self._experiment = experiment
         train = experiment.train
         self._estimators = {
@@ -32,13 +32,12 @@ class Lessons:
             for name, section in experiment.policies.items()
             if not isinstance(section, FrozenPolicy)
         }
-        self._teams = train.teams or [list(seats)]
         self.needs_values = any(each.needs_values for each in self._estimators.values())
 
     def of(self, episodes: Sequence[Episode]) -> StepLessons:
         """The lessons in `episodes`, of which none failed."""
-        weight = self._experiment.train.team
-        shared = [share_rewards(episode, weight, self._teams) for episode in episodes]
+        train = self._experiment.train
+        shared = [share_rewards(episode, train.team, train.teams) for episode in episodes]
         return StepLessons(
             self._experiment,
             self._estimators,

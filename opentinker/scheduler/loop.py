@@ -14,6 +14,7 @@ from opentinker.analysis.infostates import state_prompts
 from opentinker.errors import EnvironmentFault
 from opentinker.experience.selection import usable
 from opentinker.experiment import FrozenPolicy, RLExperiment
+from opentinker.learner.settings import Source
 from opentinker.recorder import Run
 from opentinker.rendering import Renderer
 from opentinker.rollout.worker import AgentSpec
@@ -25,7 +26,6 @@ from opentinker.scheduler.finetune import demonstrate
 from opentinker.scheduler.fleet import Fleet
 from opentinker.scheduler.lessons import Lessons
 from opentinker.scheduler.schedule import due
-from opentinker.scheduler.sources import Source
 from opentinker.scheduler.supply import Supply
 from opentinker.scheduler.watcher import Watcher
 from opentinker.types import Episode, EpisodeRequest
@@ -55,7 +55,7 @@ class CoTraining:
         self._watcher = watcher
         self._renderer = Renderer.load(model)
         self._policies = list(self._experiment.policies)
-        self._lessons = Lessons(self._experiment, self._checked.seats)
+        self._lessons = Lessons(self._experiment)
         self._fleet = Fleet(
             self._experiment, sources, str(model), cluster, self._lessons.needs_values
         )

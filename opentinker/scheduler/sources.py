@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from opentinker.errors import ConfigError
 from opentinker.experiment import FrozenPolicy, FullPolicy, LoraPolicy, RLExperiment
-from opentinker.learner.settings import FrozenSource, FullSource, LoraSource
+from opentinker.learner.peft_folder import is_adapter, read_spec
+from opentinker.learner.settings import FrozenSource, FullSource, LoraSource, Source
 from opentinker.recorder import Run
 from opentinker.types import AdapterSpec
-
-Source = LoraSource | FullSource | FrozenSource
 
 
 def policy_sources(experiment: RLExperiment, runs: Path) -> dict[str, Source]:
@@ -24,15 +20,10 @@ def policy_sources(experiment: RLExperiment, runs: Path) -> dict[str, Source]:
     return {name: _source(name, section, runs) for name, section in experiment.policies.items()}
 
 
-def is_adapter(folder: Path) -> bool:
-    """Whether `folder` holds a LoRA adapter in PEFT's format."""
-    return (folder / "adapter_config.json").is_file()
-
-
 def served_alone(source: Source) -> bool:
     """Whether a policy is a whole model, with an engine of its own."""
     if isinstance(source, FrozenSource):
-        return source.folder is not None and not is_adapter(Path(source.folder))
+        return source.folder is not None and not is_adapter(source.folder)
     return isinstance(source, FullSource)
 
 
@@ -40,8 +31,8 @@ def adapter_spec(source: Source) -> AdapterSpec | None:
     """The shape of the adapter that a source is; None for a whole model, or the base itself."""
     if isinstance(source, LoraSource):
         return source.spec
-    if isinstance(source, FrozenSource) and source.folder and is_adapter(Path(source.folder)):
-        return _spec_of(_adapter_config(Path(source.folder)))
+    if isinstance(source, FrozenSource) and source.folder and is_adapter(source.folder):
+        return read_spec(source.folder)
     return None
 
 
@@ -50,7 +41,9 @@ def _source(name: str, section: LoraPolicy | FullPolicy | FrozenPolicy, runs: Pa
         if section.source is None:
             return FrozenSource()
         folder = _folder(f"policies.{name}.source", section.source, runs)
-        if not is_adapter(folder):
+        if is_adapter(folder):
+            read_spec(folder)  # what can't be taken is refused now
+        else:
             _whole(f"policies.{name}.source", folder)
         return FrozenSource(str(folder))
     if isinstance(section, FullPolicy):
@@ -63,12 +56,7 @@ def _source(name: str, section: LoraPolicy | FullPolicy | FrozenPolicy, runs: Pa
     if section.start is None:
         return LoraSource(spec, section.init)
     folder = _folder(f"policies.{name}.start", section.start, runs)
-    if not is_adapter(folder):
-        raise ConfigError(
-            f"policies.{name}.start: {str(folder)!r} has no adapter_config.json; a lora policy "
-            "goes on from a PEFT folder"
-        )
-    theirs = _spec_of(_adapter_config(folder))
+    theirs = read_spec(folder)
     if "rank" in section.model_fields_set and section.rank != theirs.rank:
         raise ConfigError(
             f"policies.{name}: rank is {section.rank}, the adapter in {str(folder)!r} has rank "
@@ -96,16 +84,3 @@ def _whole(key: str, folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{key}: {str(folder)!r} holds no model (no config.json)")
     return folder
-
-
-def _adapter_config(folder: Path) -> Mapping[str, Any]:
-    try:
-        return json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{str(folder)!r}: adapter_config.json is torn: {error}") from error
-
-
-def _spec_of(config: Mapping[str, Any]) -> AdapterSpec:
-    targets = config["target_modules"]
-    names = (targets,) if isinstance(targets, str) else tuple(sorted(targets))
-    return AdapterSpec(int(config["r"]), float(config["lora_alpha"]), names)

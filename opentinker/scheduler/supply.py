@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from opentinker.experience.buffer import Buffer
+from opentinker.scheduler.evaluate import Play
 from opentinker.types import Episode, EpisodeRequest
-
-Play = Callable[[list[EpisodeRequest]], Awaitable[list[Episode]]]
 
 
 class Supply:
@@ -43,13 +42,9 @@ class Supply:
         """The weights of step `version` are served: start what may be started."""
         while self._buffer.may_start(version) and self._buffer.started < self._last:
             step = self._buffer.start()
-            self._tasks[step] = asyncio.create_task(_run(self._play, self._requests(step)))
+            self._tasks[step] = asyncio.create_task(self._play(self._requests(step)))
 
     def close(self) -> None:
         """Give up what is being played."""
         for task in self._tasks.values():
             task.cancel()
-
-
-async def _run(play: Play, requests: list[EpisodeRequest]) -> list[Episode]:
-    return await play(requests)
