@@ -35,6 +35,22 @@ def _debate(episode: Episode) -> bool:
     return judge in (0.0, 1.0) and sorted(debaters) == [-1.0, 1.0]
 
 
+def _zero_sum(episode: Episode) -> bool:
+    return sorted(episode.returns.values()) in ([-1.0, 1.0], [0.0, 0.0])
+
+
+def _public_goods(episode: Episode) -> bool:
+    """4 seats, 3 rounds of 10 tokens, multiplier 2: each gift adds as much again to the sum."""
+    given = sum(int(turn.action or "") for turn in episode.turns)
+    return sum(episode.returns.values()) == 4 * 3 * 10 + given
+
+
+def _werewolf(wolves: int, episode: Episode) -> bool:
+    """The wolves are paid alike, and all the others the opposite."""
+    paid = list(episode.returns.values())
+    return {*paid} == {-1.0, 1.0} and wolves in (paid.count(1.0), paid.count(-1.0))
+
+
 def _same(*values: float) -> Holds:
     """All seats are paid alike, one of `values`."""
     return lambda episode: (
@@ -49,6 +65,16 @@ CASES: list[tuple[str, dict[str, Any], Holds]] = [
     ("arithmetic_v0", {}, _in(0.0, 0.0)),
     ("arithmetic_v0", {"tools": ["calculator"], "tries": 2}, _in(0.0, 0.0)),
     ("tasks_v0", {"file": "tasks.jsonl"}, _in(0.0, 1.0)),
+    ("gomoku_v0", {"size": 3, "line": 3}, _zero_sum),
+    ("gomoku_v0", {"size": 7, "line": 4}, _zero_sum),
+    ("negotiation_v0", {}, _in(0.0, 1.0)),
+    ("public_goods_v0", {}, _public_goods),
+    ("signalling_v0", {"rounds": 3}, _same(0.0, 1.0, 2.0, 3.0)),
+    ("twenty_questions_v0", {}, _same(0.0, 1.0)),
+    ("twenty_questions_v0", {"players": 2}, _same(0.0)),
+    ("hidden_profile_v0", {"players": 9}, _same(0.0, 1.0)),
+    ("hidden_profile_v0", {"decide": "captain"}, _same(0.0, 1.0)),
+    *(("werewolf_v0", {"players": n}, partial(_werewolf, 1 if n < 7 else 2)) for n in range(5, 10)),
 ]
 
 IDS = [f"{name}-{'-'.join(map(str, options.values()))}" for name, options, _ in CASES]
