@@ -12,7 +12,7 @@ from typing import cast
 from opentinker.errors import ProtocolError
 from opentinker.options import one_of, some_of, whole
 from opentinker.options import prompts as templates
-from opentinker.protocol import END, Protocol, Stage, StageKind
+from opentinker.protocol import END, Protocol, Stage, StageKind, in_order, numbered
 
 PROMPTS = {
     "opening": "{heard}\n{observation}\nOpen the debate, in one or two sentences.",
@@ -56,17 +56,14 @@ def build(
     at_once = one_of("debate", "order", order, ("simultaneous", "turns")) == "simultaneous"
     groups = [speakers] if at_once else [(seat,) for seat in speakers]
     stages: list[Stage] = []
-    for number in range(rounds + 1):
-        name = "opening" if number == 0 else "rebuttal" if rounds == 1 else f"rebuttal_{number}"
+    for number, name in enumerate(["opening", *numbered("rebuttal", rounds)][: rounds + 1]):
         for group in groups:
             title = name if at_once else f"{name}_{group[0]}"
             text = told["rebuttal" if number else "opening"]
             stages.append(Stage(title, group, cast(StageKind, kind), text, window, trainable))
     deciding = (judge,) if judge else speakers
     stages.append(Stage("verdict", deciding, "move", told["verdict"], window, trainable))
-    names = [stage.name for stage in stages]
-    edges = [(one, two, "*") for one, two in zip(names, [*names[1:], END], strict=True)]
-    return Protocol.of("debate", seats, stages, edges)
+    return Protocol.of("debate", seats, stages, in_order(stages, END))
 
 
 _KINDS = ("move", "speak")
