@@ -52,7 +52,7 @@ class Negotiation(TextEnv):
         self.outcome = ""
 
     def describe(self, seat: str) -> str:
-        text = f"Share out {_list(self.counts)}. You are {seat}. To you "
+        text = f"Share out: {_list(self.counts)}. You are {seat}. To you "
         mine = self.values[SEATS.index(seat)]
         text += (
             f"{', '.join(f'{t} are worth {v}' for t, v in zip(THINGS, mine, strict=True))} each."
@@ -65,7 +65,7 @@ class Negotiation(TextEnv):
         if left > 1:
             some = " ".join(str(count // 2) for count in self.counts)
             now.append(f"what you take of {', '.join(THINGS)}, as [take {some}]")
-        return f"{text}\n{left} turns are left. Answer {', or '.join([*now, f'[{NO_DEAL}]'])}."
+        return f"{text}\nTurns left: {left}. Answer {', or '.join([*now, f'[{NO_DEAL}]'])}."
 
     def legal(self, seat: str) -> Sequence[str]:
         accept = [ACCEPT] if self.offer is not None else []
@@ -121,7 +121,7 @@ def _total(counts: Sequence[int], values: Sequence[int]) -> int:
 
 
 def _list(counts: Sequence[int]) -> str:
-    return ", ".join(f"{count} {thing}" for count, thing in zip(counts, THINGS, strict=True))
+    return ", ".join(f"{thing} {count}" for count, thing in zip(counts, THINGS, strict=True))
 
 
 def _given(options: Mapping[str, Any]) -> tuple[Numbers, tuple[Numbers, Numbers]]:

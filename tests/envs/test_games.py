@@ -97,7 +97,10 @@ def test_a_deal_pays_each_its_own_value_of_its_share() -> None:
     """player_0 takes 2 books, 3 each; player_1 has a hat at 2 and 2 balls at 3 each."""
     game = talk("I love books: [take 2 0 0]", "[accept]")
     assert game.rewards == {"player_0": 0.6, "player_1": 0.8}
-    assert "A deal: player_1 has 0 books, 1 hats, 2 balls" in game.observe("player_0")
+    assert (
+        "A deal: player_1 has books 0, hats 1, balls 2, player_0 books 2, hats 0, balls 0."
+        in game.observe("player_0")
+    )
     game = talk("[take 2 1 2]", "[take 0 1 2]", "[accept]")
     assert game.rewards == {"player_0": 0.6, "player_1": 0.8}
 
