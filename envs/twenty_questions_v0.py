@@ -79,9 +79,7 @@ class TwentyQuestions(TextEnv):
             how = f"Ask {' '.join(f'[{question}]' for question in QUESTIONS)}, or guess"
         else:
             how = "Ask a question to be answered yes or no, or guess"
-        return (
-            f"{text}\n{self.turns - len(self.log)} turns are left. {how}, as [guess {THINGS[0]}]."
-        )
+        return f"{text}\nTurns left: {self.turns - len(self.log)}. {how}, as [guess {THINGS[0]}]."
 
     def legal(self, seat: str) -> Sequence[str] | None:
         if seat == ANSWERER:
