@@ -88,6 +88,17 @@ def make_flow(stages: Iterable[Stage], edges: Iterable[Sequence[Any]]) -> nx.Mul
     return flow
 
 
+def in_order(stages: Sequence[Stage], then: str) -> list[tuple[str, str, str]]:
+    """Default edges from each of `stages` to the next one, and from the last to `then`."""
+    names = [stage.name for stage in stages]
+    return [(one, two, "*") for one, two in zip(names, [*names[1:], then], strict=True)]
+
+
+def numbered(name: str, count: int) -> list[str]:
+    """Names of `count` stages alike: `name`, or `name_1` and so on if there are several."""
+    return [name] if count == 1 else [f"{name}_{number}" for number in range(1, count + 1)]
+
+
 def stages_of(flow: nx.MultiDiGraph) -> dict[str, Stage]:
     """The stages by name, in the order in which they were added."""
     return {str(name): data["stage"] for name, data in flow.nodes(data=True) if "stage" in data}

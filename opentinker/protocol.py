@@ -27,7 +27,9 @@ from opentinker.flow import (
     check_flow,
     check_seat,
     edges_from,
+    in_order,
     make_flow,
+    numbered,
     stages_of,
 )
 from opentinker.walk import (
@@ -36,6 +38,7 @@ from opentinker.walk import (
     find_predicate,
     predicate_names,
     register_predicate,
+    register_predicate_family,
 )
 
 __all__ = [
@@ -48,8 +51,11 @@ __all__ = [
     "StageKind",
     "WalkState",
     "audience_over",
+    "in_order",
+    "numbered",
     "predicate_names",
     "register_predicate",
+    "register_predicate_family",
 ]
 
 

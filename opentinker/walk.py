@@ -8,6 +8,7 @@ it).
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -34,12 +35,37 @@ class WalkState:
 
 
 Predicate = Callable[[WalkState], bool]
+Family = Callable[[str], Predicate]
 
 _predicates: dict[str, Predicate] = {
     "always": lambda state: True,
     "env_done": lambda state: state.env_done,
     "answer_illegal": lambda state: not state.last_legal,
 }
+
+
+def _named(seat: str) -> Predicate:
+    """The newest message has `seat` as its first tag, or is nothing else."""
+
+    def holds(state: WalkState) -> bool:
+        text = state.messages[-1].text if state.messages else ""
+        tag = re.search(r"\[([^\[\]]*)\]", text)
+        return (tag[1] if tag else text).strip().casefold() == seat.casefold()
+
+    return holds
+
+
+_families: dict[str, Family] = {"named": _named}
+
+
+def register_predicate_family(name: str, make: Family) -> None:
+    """Make predicates known as `name(x)`, for any text x: `make(x)` is the predicate."""
+    if not re.fullmatch(r"\w+", name):
+        raise ProtocolError(f"a family of predicates can't be named {name!r}: use letters, '_'")
+    known = _families.get(name)
+    if known is not None and known is not make and _origin(known) != _origin(make):
+        raise ProtocolError(f"predicates {name!r}(...) are registered already, {_origin(known)}")
+    _families[name] = make
 
 
 def register_predicate(name: str, holds: Predicate) -> None:
@@ -53,14 +79,17 @@ def register_predicate(name: str, holds: Predicate) -> None:
 
 
 def predicate_names() -> list[str]:
-    """The names that an edge may carry, sorted."""
-    return sorted(_predicates)
+    """The names that an edge may carry, sorted; those of a family as `name(...)`."""
+    return sorted([*_predicates, *(f"{family}(...)" for family in _families)])
 
 
 def find_predicate(name: str, where: str = "") -> Predicate:
     """The predicate called `name`; `where` says in the error which edge asked for it."""
+    family = re.fullmatch(r"(\w+)\((.*)\)", name)
+    if family is not None and family[1] in _families:
+        return _families[family[1]](family[2])
     if name not in _predicates:
-        near = difflib.get_close_matches(name, _predicates, n=1)
+        near = difflib.get_close_matches(name, predicate_names(), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = ", ".join(predicate_names())
         raise ProtocolError(f"unknown predicate {name!r}{where}; known: {known}{hint}")
@@ -71,5 +100,5 @@ def _reloaded(known: Predicate, holds: Predicate) -> bool:
     return _origin(known) == _origin(holds) and "<lambda>" not in _origin(known)
 
 
-def _origin(holds: Predicate) -> str:
+def _origin(holds: Predicate | Family) -> str:
     return f"{holds.__module__}.{getattr(holds, '__qualname__', type(holds).__qualname__)}"

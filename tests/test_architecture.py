@@ -17,7 +17,8 @@ LAYERS = (
     {"errors"},
     {"types"},
     {"agent", "answer", "config", "drawing", "env", "experiment", "finetuning", "flow", "game"}
-    | {"protocol", "recorder", "registry", "rendering", "rewards", "text", "view", "walk"},
+    | {"options", "protocol", "questions", "recorder", "records", "registry", "rendering"}
+    | {"rewards", "sandbox", "text", "tools", "view", "walk"},
     set(COLLECTIONS),
     {"inference", "rollout", "experience", "learner", "league"},
     {"scheduler", "analysis", "testing"},

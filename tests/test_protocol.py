@@ -24,7 +24,10 @@ from opentinker.protocol import (
     audience_over,
     predicate_names,
     register_predicate,
+    register_predicate_family,
 )
+from opentinker.types import Message
+from opentinker.walk import Predicate
 
 CASES = json.loads((Path(__file__).parent / "cases" / "protocols.json").read_text())
 ACCEPT = {case["name"]: case for case in CASES["accept"]}
@@ -338,6 +341,43 @@ def test_a_predicate_is_not_replaced_by_another_and_has_a_name_of_its_own() -> N
         register_predicate("env_done", ten_turns)
     with pytest.raises(ProtocolError, match=r"can't be named '\*'"):
         register_predicate("*", ten_turns)
+
+
+@pytest.mark.parametrize(
+    ("words", "holds"),
+    [
+        ("You, [Player_1]!", True),
+        (" player_1 ", True),
+        ("[player_0] or [player_1]", False),
+        ("player_1 speaks", False),
+        ("", False),
+    ],
+)
+def test_a_seat_is_named_by_the_first_tag_of_the_newest_message(words: str, holds: bool) -> None:
+    said = [Message("player_0", text, frozenset(), "a") for text in ("[player_1]", words)]
+    protocol = moving(("a", "b", "named(player_1)"), ("a", "a", "*"), ("b", END, "*"))
+    protocol.check(GAME)
+    assert protocol.next("a", WalkState(messages=said)) == ("b" if holds else "a")
+    assert protocol.next("a", WalkState()) == "a"
+
+
+def turns_of(count: str) -> Predicate:
+    return lambda state: state.turns >= int(count)
+
+
+def test_a_family_of_predicates_takes_what_stands_in_its_brackets() -> None:
+    register_predicate_family("turns_of", turns_of)
+    register_predicate_family("turns_of", turns_of)
+    assert "turns_of(...)" in predicate_names()
+    protocol = moving(("a", "b", "turns_of(3)"), ("a", "a", "*"), ("b", END, "*"))
+    again = Protocol.from_json(protocol.to_json())
+    assert [again.next("a", WalkState(turns=turns)) for turns in (2, 3)] == ["a", "b"]
+    with pytest.raises(ProtocolError, match=r"unknown predicate 'turn_of\(3\)' .*did you mean"):
+        moving(("a", END, "turn_of(3)"), ("a", "a", "*")).check(GAME)
+    with pytest.raises(ProtocolError, match="registered already"):
+        register_predicate_family("named", turns_of)
+    with pytest.raises(ProtocolError, match="can't be named"):
+        register_predicate_family("a(b", turns_of)
 
 
 def gossip() -> Protocol:

@@ -223,8 +223,9 @@ class Walk:
 
 
 def _fill(stage: Stage, **values: str) -> str:
+    """The stage's template filled in; where nothing was heard yet no blank lines stand first."""
     try:
-        return (stage.prompt or "").format_map(values)
+        return (stage.prompt or "").format_map(values).lstrip("\n")
     except (KeyError, IndexError, ValueError) as error:
         raise ConfigError(
             f"the prompt of stage {stage.name!r} can't be filled: {error!r}; it may name "
