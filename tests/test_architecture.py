@@ -18,7 +18,7 @@ LAYERS = (
     {"types"},
     {"agent", "answer", "config", "drawing", "env", "flow", "game", "protocol", "recorder"}
     | {"registry", "rendering", "rewards", "text", "view", "walk"},
-    set(COLLECTIONS),
+    {*COLLECTIONS, "wrappers"},
     {"inference", "rollout", "experience", "learner", "league"},
     {"scheduler", "analysis", "testing"},
     {"service", "console"},
