@@ -16,8 +16,9 @@ import numpy as np
 from opentinker.env import ParallelTextEnv, TextEnv
 from opentinker.errors import ConfigError, UnknownNameError
 from opentinker.registry import load_object
+from opentinker.view import ask
 from opentinker.wrappers.extras import load
-from opentinker.wrappers.spiel_view import PlainView, SpielView, ask
+from opentinker.wrappers.spiel_view import PlainView, SpielView
 
 VIEWS: Mapping[str, str] = {}
 """Games with a view of their own, and its place."""

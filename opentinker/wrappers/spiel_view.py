@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-SHOWN = 100
-"""how many legal answers are listed in an observation; `infos` has all"""
-
 
 class SpielView(Protocol):
     """A view keeps no state of its own, so it can be shared and pickled."""
@@ -51,11 +48,3 @@ def name_actions(written: Mapping[int, str]) -> dict[str, int]:
             name = f"{name} #{number}".strip()
         names[name] = number
     return names
-
-
-def ask(names: Mapping[str, Any]) -> str:
-    """The line that lists the legal answers."""
-    tags = " ".join(f"[{name}]" for name in list(names)[:SHOWN])
-    if len(names) > SHOWN:
-        tags += f" ... ({len(names)} in all)"
-    return f"Answer one of {tags}." if len(names) > 1 else f"Answer {tags}."

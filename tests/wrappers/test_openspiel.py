@@ -19,8 +19,9 @@ from opentinker.envs.kuhn_poker_v0 import env as our_kuhn
 from opentinker.errors import ConfigError, UnknownNameError
 from opentinker.registry import make_env
 from opentinker.testing import check_env
+from opentinker.view import ask
 from opentinker.wrappers.openspiel import REFUSED, load_game, playable
-from opentinker.wrappers.spiel_view import ask, name_actions
+from opentinker.wrappers.spiel_view import name_actions
 
 pyspiel: Any = pytest.importorskip("pyspiel")
 
