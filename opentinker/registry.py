@@ -101,7 +101,13 @@ _envs = _Collection(
     "env",
     "opentinker.envs",
     ("env", "parallel_env"),
-    {"pettingzoo/": "opentinker.view:pettingzoo_env"},
+    {
+        "pettingzoo/": "opentinker.view:pettingzoo_env",
+        "openspiel/": "opentinker.wrappers.openspiel:spiel_env",
+        "textarena/": "opentinker.wrappers.textarena:textarena_env",
+        "gymnasium/": "opentinker.wrappers.gym:gym_env",
+        "reasoning_gym/": "opentinker.wrappers.reasoning:reasoning_env",
+    },
 )
 _agents = _Collection("agent", "opentinker.agents", ("make",), apart=("policy",))
 _protocols = _Collection("protocol", "opentinker.protocols", ("build",))

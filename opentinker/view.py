@@ -1,14 +1,15 @@
 """Other people's PettingZoo envs as text envs, each through a view of it.
 
-Parts: `GameView`, the contract of a view (how a state reads, what actions are called);
-`ViewedEnv` and `ViewedParallelEnv`, which play the foreign env behind a text env; `PlainView`, for
-any env with numbered actions; `pettingzoo_env`, PettingZoo's own by name.
+Parts: `GameView`, the contract of a view (how a state reads, what actions are called); `Foreign`,
+which makes any env copyable; `ViewedEnv` and `ViewedParallelEnv`, which play the foreign env behind
+a text env; `PlainView`, for any env with numbered actions; `pettingzoo_env`, PettingZoo's own by
+name; `ask`, the line that lists the legal answers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -21,6 +22,8 @@ from pettingzoo.env_registry.exceptions import FailedToImport
 from opentinker.env import ParallelTextEnv, TextEnv
 from opentinker.errors import ConfigError, UnknownNameError
 
+SHOWN = 100
+"""how many legal answers `ask` lists; `infos` has all"""
 Moves = Sequence[Mapping[str, str]]
 """All that was played so far: for each step, seat -> name of its action."""
 
@@ -48,7 +51,7 @@ class GameView(Protocol):
         ...
 
 
-class _Foreign:
+class Foreign:
     """A foreign env that can be pickled and copied in the middle of a game, by playing it again.
 
     (PettingZoo's own envs lose their state in a copy: `EzPickle` keeps the arguments only.)
@@ -60,9 +63,9 @@ class _Foreign:
         self._start: dict[str, Any] | None = None
         self._steps: list[Any] = []
 
-    def reset(self, seed: int, options: Mapping[str, Any]) -> None:
+    def reset(self, seed: int, options: Mapping[str, Any]) -> Any:
         self._start, self._steps = {"seed": seed, "options": dict(options)}, []
-        self.env.reset(**self._start)
+        return self.env.reset(**self._start)
 
     def step(self, action: Any) -> Any:
         self._steps.append(action)
@@ -93,7 +96,7 @@ class _Viewed:
         illegal: str | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self._foreign = _Foreign(make)
+        self._foreign = Foreign(make)
         self._view = view
         env = self._foreign.env
         self.name = str(env.metadata.get("name", type(env.unwrapped).__name__))
@@ -231,6 +234,15 @@ def pettingzoo_maker(
         known = [name for name in registry if not name.startswith("opentinker/")]
         raise UnknownNameError("PettingZoo env", id, known)
     return partial(_make, kind, id, **options)
+
+
+def ask(names: Iterable[str]) -> str:
+    """The line that lists the legal answers, at most `SHOWN` of them."""
+    every = list(names)
+    tags = " ".join(f"[{name}]" for name in every[:SHOWN])
+    if len(every) > SHOWN:
+        tags += f" ... ({len(every)} in all)"
+    return f"Answer one of {tags}." if len(every) > 1 else f"Answer {tags}."
 
 
 def compact(value: Any, limit: int = 2000) -> str:

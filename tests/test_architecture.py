@@ -19,7 +19,7 @@ LAYERS = (
     {"agent", "answer", "config", "drawing", "env", "experiment", "finetuning", "flow", "game"}
     | {"options", "protocol", "questions", "recorder", "records", "registry", "rendering"}
     | {"rewards", "sandbox", "text", "tools", "view", "walk"},
-    set(COLLECTIONS),
+    {*COLLECTIONS, "wrappers"},
     {"inference", "rollout", "experience", "learner", "league"},
     {"scheduler", "analysis", "testing"},
     {"service", "console"},

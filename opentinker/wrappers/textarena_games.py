@@ -1,0 +1,104 @@
+"""Which games of TextArena 0.7.4 can be played, found by starting each and by `check_env`.
+
+Only the first id of each class was tried. What is in neither table was not tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+KEY = "it asks a remote model, which takes a key"
+WORDS = "it takes word lists (nltk's) that don't come with it"
+SYNTAX = "its source takes Python 3.12"
+FILES = "its package lacks files that it reads"
+REWARD = "its rewards are sentences, or it breaks off where it gives them"
+
+SEATS: Mapping[str, tuple[int, int]] = {
+    "2048-v0": (1, 1),
+    "Alquerque-v0": (2, 2),
+    "Bandit-v0": (1, 1),
+    "Battleship-v0": (2, 2),
+    "Blackjack-v0": (1, 1),
+    "Breakthrough-v0": (2, 2),
+    "Briscola-v0": (2, 4),
+    "Chopsticks-v0": (2, 2),
+    "ColonelBlotto-v0": (2, 2),
+    "ConnectFour-v0": (2, 2),
+    "Crosswords-v0": (1, 1),
+    "Crusade-v0": (2, 2),
+    "FifteenPuzzle-v0": (1, 1),
+    "FrozenLake-v0": (1, 1),
+    "GameOfPureStrategy-v0": (2, 2),
+    "GermanWhist-v0": (2, 2),
+    "Golf-v0": (2, 4),
+    "GuessTheNumber-v0": (1, 1),
+    "HighSociety-v0": (2, 2),
+    "IndianPoker-v0": (2, 2),
+    "IteratedMatchingPennies-v0": (2, 2),
+    "IteratedPrisonersDilemma-v0": (2, 2),
+    "IteratedRockPaperScissors-v0": (2, 2),
+    "IteratedTwoThirdsAverage-v0": (2, 2),
+    "IteratedUltimatumGame-v0": (2, 2),
+    "KuhnPoker-v0": (2, 2),
+    "LiarsDice-v0": (2, 10),
+    "LightsOut-v0": (1, 1),
+    "LinesOfAction-v0": (2, 2),
+    "LogicPuzzle-v0": (1, 1),
+    "Mastermind-v0": (1, 1),
+    "MemoryGame-v0": (2, 2),
+    "Minesweeper-v0": (1, 1),
+    "Nim-v0": (2, 2),
+    "Othello-v0": (2, 2),
+    "PegJump-v0": (1, 1),
+    "PigDice-v0": (2, 2),
+    "Poker-v0": (2, 10),
+    "QuantumTicTacToe-v0": (2, 2),
+    "RushHour-v0": (1, 1),
+    "Secretary-v0": (1, 1),
+    "Set-v0": (1, 1),
+    "SimpleBlindAuction-v0": (2, 2),
+    "SimpleNegotiation-v0": (2, 2),
+    "SimpleTak-v0": (2, 2),
+    "Snake-v0": (2, 9),
+    "Sokoban-v0": (1, 1),
+    "SpiteAndMalice-v0": (2, 2),
+    "Stratego-v0": (2, 2),
+    "Sudoku-v0": (1, 1),
+    "Surround-v0": (2, 9),
+    "Taboo-v0": (4, 4),
+    "Tak-v0": (2, 2),
+    "TicTacToe-v0": (2, 2),
+    "TowerOfHanoi-v0": (1, 1),
+    "TruthAndDeception-v0": (2, 2),
+    "TwoDollar-v0": (2, 2),
+    "UltimateTicTacToe-v0": (2, 2),
+    "WildTicTacToe-v0": (2, 2),
+}
+"""Id -> the fewest and the most seats that it started with, of 1 to 10."""
+
+REFUSED: Mapping[str, str] = {
+    "Checkers-v0": SYNTAX,
+    "Chess-v0": SYNTAX,
+    "Countdown-v0": REWARD,
+    "Cryptarithm-v0": REWARD,
+    "Debate-v0": KEY,
+    "DontSayIt-v0": WORDS,
+    "GuessWho-v0": KEY,
+    "Hangman-v0": WORDS,
+    "IteratedStagHunt-v0": SYNTAX,
+    "Klondike-v0": SYNTAX,
+    "LetterAuction-v0": WORDS,
+    "ReverseTicTacToe-v0": SYNTAX,
+    "ScenarioPlanning-v0": KEY,
+    "Slitherlink-v0": REWARD,
+    "SpellingBee-v0": WORDS,
+    "ThreeCardMonte-v0": REWARD,
+    "TwentyQuestions-v0": KEY,
+    "UsedCar-v0-balanced": FILES,
+    "UsedCarNegotiation-v0": FILES,
+    "WordChains-v0": WORDS,
+    "WordLadder-v0": WORDS,
+    "WordSearch-v0": WORDS,
+    "Wordle-v0": WORDS,
+}
+"""Id -> why it can't be played."""
