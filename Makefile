@@ -34,5 +34,5 @@ $(STAMP): pyproject.toml constraints.txt overrides.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9,<1"
 	$(BIN)/uv pip install --quiet --python $(BIN)/python $(BACKEND) \
-		--constraint constraints.txt --override overrides.txt --editable ".[$(EXTRA),games,dev]"
+		--constraint constraints.txt --override overrides.txt --editable ".[$(EXTRA),games,smollm2,dev]"
 	touch $(STAMP)

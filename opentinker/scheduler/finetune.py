@@ -20,6 +20,7 @@ from opentinker.scheduler.check import Checked
 from opentinker.scheduler.cluster import Cluster, Worker
 from opentinker.scheduler.dataset import Chat, Pair, read_chats, read_pairs, texts, write_lines
 from opentinker.scheduler.learned import load_data
+from opentinker.scheduler.models import model_folder
 from opentinker.scheduler.rendered import length_limit, render_chat, render_pair, within
 from opentinker.scheduler.watcher import Watcher
 from opentinker.types import AdapterSpec, Episode, EpisodeRequest
@@ -125,16 +126,6 @@ async def base_model(
     options = {"seed": experiment.seed, **experiment.tiny.model_dump()}
     folder = run.folder.resolve() / "base"
     return Path(await tuner.call("make_tiny", str(folder), list(learned), options))
-
-
-def model_folder(name: str) -> Path:
-    """The folder of a model: as given, of a run that made one, or of a hub id in the cache."""
-    for folder in (Path(name) / "model", Path(name)):
-        if (folder / "config.json").is_file():
-            return folder.resolve()
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(name, local_files_only=True))
 
 
 async def _examples(

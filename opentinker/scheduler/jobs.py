@@ -11,15 +11,16 @@ from pathlib import Path
 
 from opentinker.analysis.plots import draw
 from opentinker.config import dump_experiment, load_experiment
-from opentinker.errors import CheckpointError, ConfigError
+from opentinker.errors import CheckpointError, ConfigError, RenderingError
 from opentinker.experiment import RLExperiment
 from opentinker.recorder import Run, State
 from opentinker.rollout.worker import AgentSpec
 from opentinker.scheduler.check import Checked, check
 from opentinker.scheduler.cluster import Cluster
-from opentinker.scheduler.finetune import base_model, corpus, demonstrate, finetune, model_folder
+from opentinker.scheduler.finetune import base_model, corpus, demonstrate, finetune
 from opentinker.scheduler.learned import load_data
 from opentinker.scheduler.loop import CoTraining
+from opentinker.scheduler.models import check_model, model_folder
 from opentinker.scheduler.resuming import take_up
 from opentinker.scheduler.sources import policy_sources
 from opentinker.scheduler.watcher import Watcher
@@ -171,14 +172,11 @@ def _find_weights(checked: Checked, runs: Path) -> None:
 
 
 def _find_models(checked: Checked) -> None:
-    """Refuse a model that is not at hand, before anything starts."""
+    """Refuse a model that is not at hand or can't be talked to, before anything starts."""
     if checked.experiment.model != "tiny":
         try:
-            model_folder(checked.experiment.model)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"{checked.source}: no model {checked.experiment.model!r}: neither 'tiny', nor "
-                f"a folder with a config.json, nor in the local Hugging Face cache"
-            ) from error
+            check_model(checked.experiment.model)
+        except (ConfigError, RenderingError) as error:
+            raise ConfigError(f"{checked.source}: {error}") from error
     if checked.after is not None:
         _find_models(checked.after)
