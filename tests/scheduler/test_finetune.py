@@ -21,9 +21,9 @@ from opentinker.rollout.worker import AgentSpec, RolloutPlan
 from opentinker.scheduler.check import Checked
 from opentinker.scheduler.cluster import Cluster
 from opentinker.scheduler.finetune import LEARNED, finetune
-from opentinker.scheduler.models import model_folder
 from opentinker.scheduler.hosts import TunerHost
 from opentinker.scheduler.learned import load_data
+from opentinker.scheduler.models import model_folder
 from opentinker.scheduler.watcher import Silent
 
 COLORS = ("red", "blue", "green", "black", "white", "pink")
