@@ -130,4 +130,4 @@ def _name(action: Any, state: dict[str, Any]) -> str:
         return action
     if action.name == "CHECK_CALL":
         return "call" if max(state["all_chips"]) > state["my_chips"] else "check"
-    return RAISES.get(action.value, action.name.lower())
+    return RAISES[action.value] if action.value in RAISES else str(action.name).lower()
