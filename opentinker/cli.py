@@ -140,6 +140,23 @@ def protocol(
             console.print(f"{stage.name}: {', '.join(stage.seats)} {stage.kind}", markup=False)
 
 
+@app.command()
+def envs() -> None:
+    """List the envs: those with a name of their own, and the families of other libraries."""
+    from opentinker.commands.listing import tables_of_envs
+
+    for table in tables_of_envs():
+        console.print(table)
+
+
+@app.command()
+def protocols() -> None:
+    """List the protocols and their options."""
+    from opentinker.commands.listing import table_of_protocols
+
+    console.print(table_of_protocols())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives its exit code: 2 for what can't run as asked, 1 for a failure."""
     # A supervisor's SIGTERM ends a run as Ctrl-C does: with its processes, and a status.

@@ -148,7 +148,14 @@ def call_factory(kind: str, id: str, factory: Factory, *args: Any, **kwargs: Any
         raise ConfigError(
             f"{kind} {id!r} can't be made with {kwargs!r}: {error}; its options are {signature}"
         ) from error
-    return factory(*args, **kwargs)
+    try:
+        return factory(*args, **kwargs)
+    except TypeError as error:
+        frames = error.__traceback__ and error.__traceback__.tb_next
+        if frames is None or frames.tb_next is not None:
+            raise
+        # Raised in the factory's own lines: by a class that it hands its `**options` to.
+        raise ConfigError(f"{kind} {id!r} can't be made with {kwargs!r}: {error}") from error
 
 
 def register_env(id: str, entry: str | Factory, **defaults: Any) -> None:
@@ -208,6 +215,11 @@ def make_protocol(id: str, seats: tuple[str, ...], **options: Any) -> Protocol:
     if not isinstance(protocol, Protocol):
         raise ConfigError(f"protocol {id!r} gave a {type(protocol).__name__}, not a Protocol")
     return protocol
+
+
+def protocol_builder(id: str) -> Factory:
+    """What builds the protocol called `id`; `UnknownNameError` if there is none."""
+    return _protocols.find(id)
 
 
 def protocol_ids() -> list[str]:
