@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,6 +29,10 @@ INTERRUPTED = 130
 """The exit code of a shell's command that Ctrl-C ended."""
 
 Runs = Annotated[Path, typer.Option("--runs", help="The folder that holds the runs.")]
+
+Options = Annotated[
+    list[str] | None, typer.Option("--options", help="An option of the factory: key=value.")
+]
 
 
 @app.command()
@@ -155,6 +159,37 @@ def protocols() -> None:
     from opentinker.commands.listing import table_of_protocols
 
     console.print(table_of_protocols())
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="A file.py, module:factory, or a name.")],
+    env: Annotated[
+        str | None, typer.Option(help="The env in which an agent or a protocol is tried.")
+    ] = None,
+    options: Options = None,
+) -> None:
+    """Say in words what is wrong with an env, an agent or a protocol; exit 1 if anything is."""
+    from opentinker.commands.checking import verdicts
+
+    found = list(verdicts(name, env, _table(options)))
+    for verdict in found:
+        note = f" ({verdict.note})" if verdict.note else ""
+        state = ("wrong", "red") if verdict.faults else ("sound", "green")
+        console.print(Text.assemble(f"{verdict.what}: ", state, note), soft_wrap=True)
+        for fault in verdict.faults:
+            console.print(f"- {fault}", highlight=False, markup=False, soft_wrap=True)
+    if any(verdict.faults for verdict in found):
+        raise typer.Exit(1)
+
+
+def _table(given: list[str] | None) -> dict[str, Any]:
+    from opentinker.config import set_key
+
+    table: dict[str, Any] = {}
+    for text in given or ():
+        set_key(table, text, "--options")
+    return table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

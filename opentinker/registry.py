@@ -81,6 +81,10 @@ class _Collection:
         hint = f"or 'package.module:factory', or register_{self.kind}({id!r}, ...)"
         raise UnknownNameError(self.kind, id, self.ids(), hint)
 
+    def knows(self, id: str) -> bool:
+        """Whether `id` is a name of this kind, or starts as one."""
+        return id in self.ids() or any(id.startswith(prefix) for prefix in self.prefixes)
+
     def builtins(self) -> list[str]:
         """The files of the built-in folder, not imported."""
         path = importlib.import_module(self.package).__path__
@@ -111,6 +115,8 @@ _envs = _Collection(
 )
 _agents = _Collection("agent", "opentinker.agents", ("make",), apart=("policy",))
 _protocols = _Collection("protocol", "opentinker.protocols", ("build",))
+COLLECTIONS: Mapping[str, _Collection] = {c.kind: c for c in (_envs, _agents, _protocols)}
+"""env, agent, protocol: how each is looked up, and what its factory is called in a file."""
 
 
 def load_object(place: str) -> Any:
