@@ -183,6 +183,16 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(help="A new folder, or an empty one.")]) -> None:
+    """Lay a project: an env, an agent, a protocol, an experiment, all of them working."""
+    from opentinker.commands.starting import lay
+
+    for path in lay(folder):
+        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"next: cd {folder}; its README.md says how to go on", soft_wrap=True)
+
+
 def _table(given: list[str] | None) -> dict[str, Any]:
     from opentinker.config import set_key
 
