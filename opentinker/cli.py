@@ -193,6 +193,39 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder, or an empty 
     console.print(f"next: cd {folder}; its README.md says how to go on", soft_wrap=True)
 
 
+@app.command()
+def play(
+    env: Annotated[str, typer.Argument(help="An env: a name, a file.py, or module:factory.")],
+    seat: Annotated[str | None, typer.Option("--as", help="Your seat; the first one.")] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="AGENT, or SEAT=AGENT: a name, a file.py, 'equilibrium', or a TOML table such as "
+            "{kind = 'scripted', lines = ['[bet]']}; random by default."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the game.")] = 0,
+    protocol: Annotated[str, typer.Option(help="Who is asked when.")] = "follow_env",
+    options: Options = None,
+) -> None:
+    """Play an env yourself; Ctrl-D leaves, with exit code 1."""
+    from opentinker.commands import playing
+
+    try:
+        playing.play(
+            console,
+            env,
+            seat,
+            against or (),
+            seed=seed,
+            protocol=protocol,
+            options=_table(options),
+        )
+    except (EOFError, KeyboardInterrupt):
+        console.print("\nyou left; the game is not finished")
+        raise typer.Exit(1) from None
+
+
 def _table(given: list[str] | None) -> dict[str, Any]:
     from opentinker.config import set_key
 

@@ -113,7 +113,7 @@ _envs = _Collection(
         "reasoning_gym/": "opentinker.wrappers.reasoning:reasoning_env",
     },
 )
-_agents = _Collection("agent", "opentinker.agents", ("make",), apart=("policy",))
+_agents = _Collection("agent", "opentinker.agents", ("make",), apart=("human", "policy"))
 _protocols = _Collection("protocol", "opentinker.protocols", ("build",))
 COLLECTIONS: Mapping[str, _Collection] = {c.kind: c for c in (_envs, _agents, _protocols)}
 """env, agent, protocol: how each is looked up, and what its factory is called in a file."""

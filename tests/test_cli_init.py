@@ -85,7 +85,7 @@ def test_the_commands_of_its_readme_are_commands(project: Path) -> None:
         program, command, *rest = shlex.split(line)
         assert program == "opentinker" and command in names
         assert all((project / each).is_file() for each in rest if "/" in each)
-    assert len(lines) == 5
+    assert len(lines) == 6
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(
