@@ -1,4 +1,4 @@
-"""Runs the debate and its controls over several seeds, and tells how often the judge, or the group, is right.
+"""Runs the debate and its controls over several seeds: how often is the judge, or the group, right?
 
 python experiments/debate/compare.py [judge|together|groups] [--seeds 3] [--runs runs]
 """
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     conditions, seat = WHAT[given.what]
     curves = {
-        name: [curve(*condition, seed, seat, given.runs) for seed in range(given.seeds)]
-        for name, condition in conditions.items()
+        name: [curve(file, settings, seed, seat, given.runs) for seed in range(given.seeds)]
+        for name, (file, settings) in conditions.items()
     }
     table = Table("condition", "first update", f"last {LAST} updates", "each seed")
     for name, found in curves.items():
@@ -70,11 +70,11 @@ def main(arguments: Sequence[str]) -> None:
     draw(curves, HERE / f"{given.what}.png")
 
 
-def curve(file: str, overrides: Sequence[str], seed: int, seat: str, runs: Path) -> list[float]:
+def curve(file: str, settings: Sequence[str], seed: int, seat: str, runs: Path) -> list[float]:
     """The seat's mean reward, update by update."""
     watcher = RichWatcher(Console(stderr=True))
     try:
-        run = run_experiment(HERE / file, [f"seed={seed}", *overrides], runs, watcher)
+        run = run_experiment(HERE / file, [f"seed={seed}", *settings], runs, watcher)
     finally:
         watcher.close()
     rows = run.lines("metrics.jsonl")
