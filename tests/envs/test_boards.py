@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from typing import Any
 
 import pytest
@@ -28,10 +29,26 @@ def lost_by(env: Any, loser: str) -> bool:
     return all(env.terminations.values()) and env.rewards == {loser: -1.0, won: 1.0}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["chess_v6", "go_v5"])
+@pytest.mark.parametrize("name", [pytest.param("chess_v6", marks=pytest.mark.slow), "go_v5"])
 def test_the_board_games_keep_the_contract(name: str) -> None:
     check_env(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "games"), [("chess_v6", 10), ("go_v5", 200)])
+def test_random_games_end_and_pay_one_what_the_other_loses(name: str, games: int) -> None:
+    env: Any = make_env(name)
+    for seed in range(games):
+        env.reset(seed=seed)
+        player = random.Random(seed)
+        paid = dict.fromkeys(env.possible_agents, 0.0)
+        while not any(env.terminations.values()):
+            env.step(f"[{player.choice(env.infos[env.agent_selection]['legal_actions'])}]")
+            for seat, amount in env.rewards.items():
+                paid[seat] += amount
+        assert sorted(paid.values()) in ([-1.0, 1.0], [0.0, 0.0])
+        told = {1.0: "You won.", -1.0: "You lost.", 0.0: "A draw."}
+        assert all(env.observe(seat).endswith(told[amount]) for seat, amount in paid.items())
 
 
 @pytest.mark.parametrize("moves", ["f3 e5 g4 Qh4#", "f3 e5 g4 Qh4", "f2f3 e7e5 g2g4 d8h4"])

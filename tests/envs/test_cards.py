@@ -43,7 +43,6 @@ def random_game(env: Any, seed: int) -> dict[str, float]:
     return paid
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*POKER, "hanabi_v5"])
 def test_the_card_games_keep_the_contract(name: str) -> None:
     check_env(name)
