@@ -7,8 +7,9 @@ episode ends with the verdict. After 100 steps without one it is truncated.
 With a judge: all debaters see all facts, the judge sees none. A debater that says a fact's number
 as a tag, `[2]`, shows that fact, as it really is, to the judge; the first such tag of a speech
 counts. The judge answers with a choice. It is paid 1 if it is right, else 0. `pay = "zero_sum"`:
-each debater argues for one choice (drawn, in turn over the choices); those of the chosen side share
-1, the others share -1; nobody is paid if all or none stand on it. `pay = "together"`: each debater
+each debater argues for one choice, in turn over the choices (as they are listed with
+`sides = "fixed"`, drawn anew each time with "drawn"); those of the chosen side share 1, the others
+share -1; nobody is paid if all or none stand on it. `pay = "together"`: each debater
 is paid 1 if the judge is right, else 0. With `speech = "quote"` a fact's number is all that
 debaters may say.
 
@@ -53,6 +54,7 @@ class Debate(ParallelTextEnv):
         facts: int | None = None,
         pay: str = "zero_sum",
         speech: str = "free",
+        sides: str = "drawn",
         file: str | None = None,
         illegal: str | None = None,
         render_mode: str | None = None,
@@ -68,6 +70,7 @@ class Debate(ParallelTextEnv):
         if self.judged and not self.together:
             whole(NAME, "debaters, for a zero-sum debate,", debaters, 2)
         self.quoting = one_of(NAME, "speech", speech, ("free", "quote")) == "quote"
+        self.drawing = one_of(NAME, "sides", sides, ("drawn", "fixed")) == "drawn"
         self.rows = () if file is None else tuple(map(_checked, read_records(file, KEYS)))
         self.seats = (*self.debaters, JUDGE) if self.judged else self.debaters
         super().__init__(illegal=illegal, render_mode=render_mode)
@@ -82,7 +85,7 @@ class Debate(ParallelTextEnv):
             row = self._balls()
         self.question, self.answer = str(row["question"]), str(row["answer"])
         self.choices, self.evidence = list(row["choices"]), list(row["evidence"])
-        order = self.rng.permutation(self.choices).tolist()
+        order = self.rng.permutation(self.choices).tolist() if self.drawing else self.choices
         self.sides = {seat: order[k % len(order)] for k, seat in enumerate(self.debaters)}
         self.shown: list[int] = []
         self.votes: dict[str, str] = {}

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from opentinker.game import Position, Terminal
 from opentinker.view import Moves, ViewedEnv, pettingzoo_maker
 
 MARKS = {"player_1": "X", "player_2": "O"}
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+"""The places of each line in a board of nine letters."""
 
 
 class TicTacToeView:
@@ -51,3 +54,15 @@ def env(*, illegal: str | None = None, render_mode: str | None = None) -> Viewed
         illegal=illegal,
         render_mode=render_mode,
     )
+
+
+def position(board: str) -> Position | Terminal:
+    """What the infostate `board` stands for; `"." * 9` is the start."""
+    for first, second, third in LINES:
+        if board[first] != "." and board[first] == board[second] == board[third]:
+            return Terminal({seat: 1.0 if board[first] == MARKS[seat] else -1.0 for seat in MARKS})
+    if "." not in board:
+        return Terminal(dict.fromkeys(MARKS, 0.0))
+    seat = "player_2" if board.count("X") > board.count("O") else "player_1"
+    free = [place for place, mark in enumerate(board) if mark == "."]
+    return Position(seat, {str(k + 1): f"{board[:k]}{MARKS[seat]}{board[k + 1 :]}" for k in free})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         register_env,
         register_protocol,
     )
+    from opentinker.rollout.single_agent import SingleAgentEnv
     from opentinker.scheduler.jobs import run_experiment
     from opentinker.text import FreeText, Text
     from opentinker.types import Completion, Episode, EpisodeRequest, PolicyVersion, Turn
@@ -39,6 +40,7 @@ _HOMES = {
     "ParallelTextEnv": "env",
     "PolicyVersion": "types",
     "Protocol": "protocol",
+    "SingleAgentEnv": "rollout.single_agent",
     "Stage": "protocol",
     "Text": "text",
     "TextEnv": "env",
@@ -66,6 +68,7 @@ __all__ = [
     "ParallelTextEnv",
     "PolicyVersion",
     "Protocol",
+    "SingleAgentEnv",
     "Stage",
     "Text",
     "TextEnv",

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,6 +29,10 @@ INTERRUPTED = 130
 """The exit code of a shell's command that Ctrl-C ended."""
 
 Runs = Annotated[Path, typer.Option("--runs", help="The folder that holds the runs.")]
+
+Options = Annotated[
+    list[str] | None, typer.Option("--options", help="An option of the factory: key=value.")
+]
 
 
 @app.command()
@@ -138,6 +142,97 @@ def protocol(
     elif png is None:
         for stage in graph.stages.values():
             console.print(f"{stage.name}: {', '.join(stage.seats)} {stage.kind}", markup=False)
+
+
+@app.command()
+def envs() -> None:
+    """List the envs: those with a name of their own, and the families of other libraries."""
+    from opentinker.commands.listing import tables_of_envs
+
+    for table in tables_of_envs():
+        console.print(table)
+
+
+@app.command()
+def protocols() -> None:
+    """List the protocols and their options."""
+    from opentinker.commands.listing import table_of_protocols
+
+    console.print(table_of_protocols())
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="A file.py, module:factory, or a name.")],
+    env: Annotated[
+        str | None, typer.Option(help="The env in which an agent or a protocol is tried.")
+    ] = None,
+    options: Options = None,
+) -> None:
+    """Say in words what is wrong with an env, an agent or a protocol; exit 1 if anything is."""
+    from opentinker.commands.checking import verdicts
+
+    found = list(verdicts(name, env, _table(options)))
+    for verdict in found:
+        note = f" ({verdict.note})" if verdict.note else ""
+        state = ("wrong", "red") if verdict.faults else ("sound", "green")
+        console.print(Text.assemble(f"{verdict.what}: ", state, note), soft_wrap=True)
+        for fault in verdict.faults:
+            console.print(f"- {fault}", highlight=False, markup=False, soft_wrap=True)
+    if any(verdict.faults for verdict in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(help="A new folder, or an empty one.")]) -> None:
+    """Lay a project: an env, an agent, a protocol, an experiment, all of them working."""
+    from opentinker.commands.starting import lay
+
+    for path in lay(folder):
+        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"next: cd {folder}; its README.md says how to go on", soft_wrap=True)
+
+
+@app.command()
+def play(
+    env: Annotated[str, typer.Argument(help="An env: a name, a file.py, or module:factory.")],
+    seat: Annotated[str | None, typer.Option("--as", help="Your seat; the first one.")] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="AGENT, or SEAT=AGENT: a name, a file.py, 'equilibrium', or a TOML table such as "
+            "{kind = 'scripted', lines = ['[bet]']}; random by default."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the game.")] = 0,
+    protocol: Annotated[str, typer.Option(help="Who is asked when.")] = "follow_env",
+    options: Options = None,
+) -> None:
+    """Play an env yourself; Ctrl-D leaves, with exit code 1."""
+    from opentinker.commands import playing
+
+    try:
+        playing.play(
+            console,
+            env,
+            seat,
+            against or (),
+            seed=seed,
+            protocol=protocol,
+            options=_table(options),
+        )
+    except (EOFError, KeyboardInterrupt):
+        console.print("\nyou left; the game is not finished")
+        raise typer.Exit(1) from None
+
+
+def _table(given: list[str] | None) -> dict[str, Any]:
+    from opentinker.config import set_key
+
+    table: dict[str, Any] = {}
+    for text in given or ():
+        set_key(table, text, "--options")
+    return table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -43,7 +43,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     for override in overrides:
-        _override(table, override)
+        set_key(table, override)
     return parse_experiment(table, str(path))
 
 
@@ -65,10 +65,11 @@ def dump_experiment(experiment: Experiment) -> str:
     return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
 
 
-def _override(table: dict[str, Any], text: str) -> None:
+def set_key(table: dict[str, Any], text: str, flag: str = "--set") -> None:
+    """Put `a.b=value` into `table`, the value as TOML or a bare word; `flag` names it in errors."""
     key, equals, raw = text.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
-        raise ConfigError(f"--set {text!r} is not of the form key.subkey=value")
+        raise ConfigError(f"{flag} {text!r} is not of the form key.subkey=value")
     try:
         value = tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
@@ -77,7 +78,7 @@ def _override(table: dict[str, Any], text: str) -> None:
     for parent in parents:
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
-            raise ConfigError(f"--set {text!r}: {parent!r} is a value, not a section")
+            raise ConfigError(f"{flag} {text!r}: {parent!r} is a value, not a section")
     table[leaf] = value
 
 

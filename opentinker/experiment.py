@@ -221,6 +221,8 @@ class BaseExperiment(Section):
     """`tiny`, a Hugging Face folder or id; left out with `after`, it is what that job made"""
     modules: list[str] = []
     """modules to import first, for what they register"""
+    paths: list[str] = []
+    """folders whose modules are found, as those beside the experiment's file are; relative to it"""
     after: str | None = None
     """an experiment file beside this one whose job must have succeeded first"""
     tiny: TinyModel = TinyModel()

@@ -81,6 +81,10 @@ class _Collection:
         hint = f"or 'package.module:factory', or register_{self.kind}({id!r}, ...)"
         raise UnknownNameError(self.kind, id, self.ids(), hint)
 
+    def knows(self, id: str) -> bool:
+        """Whether `id` is a name of this kind, or starts as one."""
+        return id in self.ids() or any(id.startswith(prefix) for prefix in self.prefixes)
+
     def builtins(self) -> list[str]:
         """The files of the built-in folder, not imported."""
         path = importlib.import_module(self.package).__path__
@@ -109,8 +113,10 @@ _envs = _Collection(
         "reasoning_gym/": "opentinker.wrappers.reasoning:reasoning_env",
     },
 )
-_agents = _Collection("agent", "opentinker.agents", ("make",), apart=("policy",))
+_agents = _Collection("agent", "opentinker.agents", ("make",), apart=("human", "policy"))
 _protocols = _Collection("protocol", "opentinker.protocols", ("build",))
+COLLECTIONS: Mapping[str, _Collection] = {c.kind: c for c in (_envs, _agents, _protocols)}
+"""env, agent, protocol: how each is looked up, and what its factory is called in a file."""
 
 
 def load_object(place: str) -> Any:
@@ -148,7 +154,14 @@ def call_factory(kind: str, id: str, factory: Factory, *args: Any, **kwargs: Any
         raise ConfigError(
             f"{kind} {id!r} can't be made with {kwargs!r}: {error}; its options are {signature}"
         ) from error
-    return factory(*args, **kwargs)
+    try:
+        return factory(*args, **kwargs)
+    except TypeError as error:
+        frames = error.__traceback__ and error.__traceback__.tb_next
+        if frames is None or frames.tb_next is not None:
+            raise
+        # Raised in the factory's own lines: by a class that it hands its `**options` to.
+        raise ConfigError(f"{kind} {id!r} can't be made with {kwargs!r}: {error}") from error
 
 
 def register_env(id: str, entry: str | Factory, **defaults: Any) -> None:
@@ -208,6 +221,11 @@ def make_protocol(id: str, seats: tuple[str, ...], **options: Any) -> Protocol:
     if not isinstance(protocol, Protocol):
         raise ConfigError(f"protocol {id!r} gave a {type(protocol).__name__}, not a Protocol")
     return protocol
+
+
+def protocol_builder(id: str) -> Factory:
+    """What builds the protocol called `id`; `UnknownNameError` if there is none."""
+    return _protocols.find(id)
 
 
 def protocol_ids() -> list[str]:

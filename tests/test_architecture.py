@@ -22,7 +22,7 @@ LAYERS = (
     {*COLLECTIONS, "wrappers"},
     {"inference", "rollout", "experience", "learner", "league"},
     {"scheduler", "analysis", "testing"},
-    {"service", "console"},
+    {"service", "console", "commands"},
     {"cli"},
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

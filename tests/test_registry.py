@@ -162,3 +162,16 @@ def test_a_found_factory_is_picklable() -> None:
     for name in ("kuhn_poker_v0", "pettingzoo/classic/tictactoe-v3"):
         factory = pickle.loads(pickle.dumps(registry._envs.find(name)))
         assert isinstance(factory(), AECEnv)
+
+
+def _strict(*, size: int) -> None:
+    raise AssertionError(size)
+
+
+def _loose(**options: Any) -> Any:
+    return _strict(**options)
+
+
+def test_an_option_that_a_factory_hands_on_in_vain_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"can't be made with \{\}: .*'size'"):
+        registry.call_factory("env", "mine", _loose)

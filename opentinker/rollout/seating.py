@@ -26,8 +26,18 @@ class Table:
         self.conversation = env.metadata.get("kind") == "conversation"
         self._observations: Mapping[str, Any] = {}
         self._infos: Mapping[str, Mapping[str, Any]] = {}
-        self.terminated = False
-        self.truncated = False
+        self.ended: set[str] = set()
+        """the seats for which the game ended by its rules"""
+        self.cut: set[str] = set()
+        """the seats for which it was cut short"""
+
+    @property
+    def terminated(self) -> bool:
+        return bool(self.ended)
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.cut)
 
     @property
     def seats(self) -> tuple[str, ...]:
@@ -35,7 +45,7 @@ class Table:
         return tuple(self._env.possible_agents)
 
     def reset(self, seed: int, options: Mapping[str, Any] | None) -> None:
-        self.terminated = self.truncated = False
+        self.ended, self.cut = set(), set()
         self._guard("reset", self._reset, seed, dict(options) if options else None)
 
     def agents(self) -> tuple[str, ...]:
@@ -95,8 +105,8 @@ class Table:
             self._env.step(answer)
             rewards = self._env.rewards
             ended, cut = self._env.terminations, self._env.truncations
-        self.terminated |= any(ended.values())
-        self.truncated |= any(cut.values())
+        self.ended |= {seat for seat, over in ended.items() if over}
+        self.cut |= {seat for seat, over in cut.items() if over}
         return dict(rewards)
 
     def _remove_finished(self) -> None:

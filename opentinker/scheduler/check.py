@@ -64,9 +64,13 @@ def _checked(source: Path, experiment: Experiment, later: tuple[Path, ...]) -> C
 
 
 def _check(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Checked:
-    folder = str(source.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # modules beside the experiment's file are part of it
+    beside = source.resolve().parent  # modules beside the experiment's file are part of it
+    for each in reversed(["", *experiment.paths]):
+        folder = (beside / each).resolve()
+        if not folder.is_dir():
+            raise ConfigError(f"paths: {each!r} is no folder; it would be {folder}")
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
     for module in experiment.modules:
         try:
             importlib.import_module(module)

@@ -34,6 +34,13 @@ def test_debaters_see_the_evidence_and_their_side_and_the_judge_sees_neither() -
     assert set(game.sides.values()) == {"blue", "green"}
 
 
+def test_fixed_sides_follow_the_choices_whatever_the_seed() -> None:
+    game = parallel_env(sides="fixed", debaters=3)
+    for seed in range(10):
+        game.reset(seed=seed, options={"question": SKY})
+        assert game.sides == {"debater_0": "blue", "debater_1": "green", "debater_2": "blue"}
+
+
 def test_a_quoted_fact_is_shown_to_the_judge_as_it_is() -> None:
     game, _ = start()
     seen, paid, *_ = game.step({"debater_0": "Fact [3] says green!", "debater_1": "[9] and [2][1]"})

@@ -1,105 +1,66 @@
-"""Checks for users' own parts: `check_env`, `check_agent`, `check_protocol`.
-
-Each raises ConfigError in words: what was found, and what would be right.
-"""
+"""`check_env`: PettingZoo's tests and our text contract, every fault told in words."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import math
 import pickle
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
-from opentinker.agent import View
-from opentinker.answer import parse_answer
 from opentinker.env import FreeText
 from opentinker.errors import ConfigError
-from opentinker.protocol import EnvFacts, Protocol
-from opentinker.registry import agent_factory, call_factory, make_env, make_protocol
+from opentinker.registry import make_env
+from opentinker.testing.words import told
 
 Env = AECEnv | ParallelEnv
-
-VIEWS = (
-    View("player_0", "move", "Answer [yes] or [no].", "Answer [yes] or [no].", ("yes", "no")),
-    View("player_0", "speak", "Say something.", "Say something."),
-)
-"""What `check_agent` asks unless told otherwise: a choice, then free text."""
 
 
 def check_env(env: str | Env | Callable[[], Env], *, games: int = 5, steps: int = 2000) -> None:
     """Hold an env, a factory of it or its name to PettingZoo's tests and to our text contract.
 
-    `games` are played with random legal answers; each must end within `steps` steps.
+    `games` are played with random legal answers; each must end within `steps` steps. Raises
+    ConfigError of the first fault; `env_faults` gives every one.
     """
-    make = _maker(env)
-    found = make()
-    if not isinstance(found, AECEnv | ParallelEnv):
-        raise ConfigError(
-            f"the factory gave a {type(found).__name__}; it must give a PettingZoo AECEnv or "
-            f"ParallelEnv, best by subclassing opentinker.env.TextEnv or ParallelTextEnv"
-        )
-    _check_spaces(found)
-    for seed in range(games):
-        _play(make(), seed, steps)
-    _check_copies(make())
-    _pettingzoo_tests(make)
+    for fault in env_faults(env, games=games, steps=steps):
+        raise fault
 
 
-def check_agent(
-    agent: str | Callable[..., Any], *, views: Sequence[View] = VIEWS, **options: Any
-) -> None:
-    """Ask an agent factory's agent the `views`, in order: legal answers, the same ones again.
-
-    For agents that need no engine; a view with `legal_actions` wants one of them as a tag or alone.
-    """
-    name, factory = (agent, agent_factory(agent)) if isinstance(agent, str) else (str(agent), agent)
-    first, again = (
-        asyncio.run(_ask(call_factory("agent", name, factory, **options, seat="a", seed=7), views))
-        for _ in range(2)
-    )
-    if first != again:
-        raise ConfigError(
-            f"agent {name} made twice with the same seed answers {first} and then {again}; draw "
-            f"from a generator made from `seed` and nothing else"
-        )
-    for view, text in zip(views, first, strict=True):
-        if not isinstance(text, str):
-            raise ConfigError(f"agent {name} answers {text!r}; an Answer's text is a str")
-        reading = parse_answer(text, view.legal_actions)
-        if reading.action is None:
-            raise ConfigError(f"agent {name} answers {text!r} to {view.prompt!r}: {reading.reason}")
+def env_faults(
+    env: str | Env | Callable[[], Env], *, games: int = 5, steps: int = 2000
+) -> Iterator[ConfigError]:
+    """What `check_env` finds, one by one; what can only repeat an earlier fault is left out."""
+    make = maker(env)
+    found: list[ConfigError] = []
+    for check in (_check_made, _check_spaces, partial(_check_games, games=games, steps=steps)):
+        yield from (found := faults(check, make))
+        if found:
+            return
+    yield from faults(_check_copies, make)
+    for test in _pettingzoo_tests(make):
+        yield from faults(test)
 
 
-def check_protocol(protocol: str | Protocol, env: str | Env, **options: Any) -> None:
-    """Check that a protocol, or the one of that name with `options`, can be walked over `env`.
-
-    Its JSON must give it back. Raises ProtocolError (a ConfigError) naming the stage or edge.
-    """
-    facts = EnvFacts.of(make_env(env) if isinstance(env, str) else env)
-    if isinstance(protocol, str):
-        protocol = make_protocol(protocol, facts.seats, **options)
-    protocol.check(facts)
-    written = protocol.to_json()
-    back = Protocol.from_json(written)
-    back.check(facts)
-    if back.to_json() != written:
-        raise ConfigError(
-            f"protocol {protocol.name!r} read back from its JSON is another: {back.to_json()} "
-            f"instead of {written}"
-        )
+def faults(check: Callable[..., None], *args: Any) -> list[ConfigError]:
+    """The fault that `check(*args)` raises, if it does."""
+    try:
+        check(*args)
+    except ConfigError as error:
+        return [error]
+    return []
 
 
-def _maker(env: str | Env | Callable[[], Env]) -> Callable[[], Env]:
+def maker(env: str | Env | Callable[[], Env]) -> Callable[[], Env]:
+    """What makes a fresh env each time it is called."""
     if isinstance(env, str):
         return lambda: make_env(env)
     if isinstance(env, AECEnv | ParallelEnv):
@@ -107,7 +68,25 @@ def _maker(env: str | Env | Callable[[], Env]) -> Callable[[], Env]:
     return env
 
 
-def _check_spaces(env: Env) -> None:
+def _check_made(make: Callable[[], Env]) -> None:
+    with told("the env's factory"):
+        found = make()
+    if not isinstance(found, AECEnv | ParallelEnv):
+        raise ConfigError(
+            f"the factory gave a {type(found).__name__}; it must give a PettingZoo AECEnv or "
+            f"ParallelEnv, best by subclassing opentinker.env.TextEnv or ParallelTextEnv"
+        )
+
+
+def _check_games(make: Callable[[], Env], *, games: int, steps: int) -> None:
+    for seed in range(games):
+        env = make()
+        with told(str(env)):
+            _play(env, seed, steps)
+
+
+def _check_spaces(make: Callable[[], Env]) -> None:
+    env = make()
     if not getattr(env, "possible_agents", None):
         raise ConfigError(f"{env} has no possible_agents; name its seats there")
     for seat in env.possible_agents:
@@ -221,8 +200,9 @@ def _generators() -> bytes:
     return pickle.dumps((random.getstate(), np.random.get_state()))
 
 
-def _check_copies(env: Env) -> None:
+def _check_copies(make: Callable[[], Env]) -> None:
     """A pickled and a copied env must go on in the middle of a game as the first does."""
+    env = make()
     game, player = _Game(env, 0), random.Random(0)
     game.step(game.answers(player))
     try:
@@ -237,18 +217,19 @@ def _check_copies(env: Env) -> None:
             raise ConfigError(f"{word} of {env} in the middle of a game gives another game")
 
 
-def _pettingzoo_tests(make: Callable[[], Any]) -> None:
+def _pettingzoo_tests(make: Callable[[], Any]) -> Iterator[Callable[[], None]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pettingzoo import test
 
     env = make()
+    run = partial(partial, _run, env)
     if isinstance(env, ParallelEnv):
-        _run(env, "parallel_api_test", lambda: test.parallel_api_test(make(), 100))
-        _run(env, "parallel_seed_test", lambda: test.parallel_seed_test(make, 100))
+        yield run("parallel_api_test", lambda: test.parallel_api_test(make(), 100))
+        yield run("parallel_seed_test", lambda: test.parallel_seed_test(make, 100))
         return
-    _run(env, "api_test", lambda: test.api_test(make(), 100))
-    _run(env, "seed_test", lambda: test.seed_test(make, 100))
+    yield run("api_test", lambda: test.api_test(make(), 100))
+    yield run("seed_test", lambda: test.seed_test(make, 100))
     modes = env.metadata.get("render_modes", [])
 
     def shown(render_mode: str) -> Any:
@@ -258,7 +239,7 @@ def _pettingzoo_tests(make: Callable[[], Any]) -> None:
         return made
 
     if modes:
-        _run(env, "render_test", lambda: test.render_test(cast(Any, shown)))
+        yield run("render_test", lambda: test.render_test(cast(Any, shown)))
 
 
 def _run(env: Env, name: str, test: Callable[[], None]) -> None:
@@ -271,12 +252,3 @@ def _run(env: Env, name: str, test: Callable[[], None]) -> None:
             raise ConfigError(
                 f"{env} fails PettingZoo's {name}: {type(error).__name__}: {error}"
             ) from error
-
-
-async def _ask(agent: Any, views: Sequence[View]) -> list[str]:
-    return [(await agent.answer(view, _NoSampler())).text for view in views]
-
-
-class _NoSampler:
-    async def sample(self, requests: Sequence[Any]) -> list[Any]:
-        raise ConfigError("check_agent has no engine: give a factory of an agent without a policy")

@@ -1,0 +1,107 @@
+"""Runs the debate and its controls over several seeds: how often is the judge, or the group, right?
+
+python experiments/debate/compare.py [judge|together|groups] [--seeds 3] [--runs runs]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from opentinker.console import RichWatcher
+from opentinker.scheduler.jobs import run_experiment
+
+Conditions = Mapping[str, tuple[str, Sequence[str]]]
+"""name -> the experiment's file, and what is set otherwise in it"""
+HERE = Path(__file__).parent
+LAST = 10
+"""updates at the end of a run whose episodes are counted"""
+T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+"""Student's t for a two-sided interval of 95 %, by degrees of freedom"""
+
+JUDGE: Conditions = {
+    "no debate": ("silent.toml", ()),
+    "untrained debaters": ("untrained.toml", ()),
+    "all three trained": ("experiment.toml", ()),
+}
+TOGETHER: Conditions = {
+    "right together": ("experiment.toml", ('env.options.pay="together"',)),
+}
+GROUPS: Conditions = {
+    name: ("group.toml", (f'protocol.options.topology="{name}"',))
+    for name in ("complete", "ring", "star", "tree")
+}
+WHAT = {
+    "judge": (JUDGE, "judge"),
+    "together": (TOGETHER, "judge"),
+    "groups": (GROUPS, "debater_0"),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=tuple(WHAT), nargs="?", default="judge")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    given = parser.parse_args(arguments)
+    conditions, seat = WHAT[given.what]
+    curves = {
+        name: [curve(file, settings, seed, seat, given.runs) for seed in range(given.seeds)]
+        for name, (file, settings) in conditions.items()
+    }
+    table = Table("condition", "first update", f"last {LAST} updates", "each seed")
+    for name, found in curves.items():
+        ends = [float(np.mean(each[-LAST:])) for each in found]
+        table.add_row(
+            name,
+            interval([each[0] for each in found]),
+            interval(ends),
+            " ".join(f"{end:.3f}" for end in ends),
+        )
+    Console(width=120).print(table)
+    draw(curves, HERE / f"{given.what}.png")
+
+
+def curve(file: str, settings: Sequence[str], seed: int, seat: str, runs: Path) -> list[float]:
+    """The seat's mean reward, update by update."""
+    watcher = RichWatcher(Console(stderr=True))
+    try:
+        run = run_experiment(HERE / file, [f"seed={seed}", *settings], runs, watcher)
+    finally:
+        watcher.close()
+    rows = run.lines("metrics.jsonl")
+    return [float(row[f"reward/{seat}"]) for row in rows if f"reward/{seat}" in row]
+
+
+def interval(values: Sequence[float]) -> str:
+    """The mean, and half the width of its interval of 95 % over seeds."""
+    if len(values) - 1 not in T_95:
+        return f"{np.mean(values):.3f}"
+    half = T_95[len(values) - 1] * np.std(values, ddof=1) / math.sqrt(len(values))
+    return f"{np.mean(values):.3f} ± {half:.3f}"
+
+
+def draw(curves: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, found in curves.items():
+        mean = np.mean(np.array(found), axis=0)
+        (line,) = axes.plot(range(1, len(mean) + 1), mean, label=name)
+        for each in found:
+            axes.plot(range(1, len(each) + 1), each, lw=0.5, alpha=0.4, color=line.get_color())
+    axes.axhline(0.5, color="k", ls="--", lw=1, label="chance")
+    axes.set(xlabel="update", ylabel="share of right verdicts", ylim=(0.3, 1.02))
+    axes.legend()
+    figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
