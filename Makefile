@@ -26,7 +26,7 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 bench: $(STAMP)
-	for name in lora_kernels learner_tokens policy_memory publish_latency asynchrony; do \
+	for name in walker_overhead lora_kernels learner_tokens policy_memory publish_latency asynchrony; do \
 		OMP_NUM_THREADS=1 $(BIN)/python experiments/benchmarks/$$name.py || exit 1; \
 	done
 
