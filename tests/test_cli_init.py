@@ -15,6 +15,7 @@ from opentinker import cli
 from opentinker.agents.random import RandomAgent
 from opentinker.config import load_experiment
 from opentinker.errors import ConfigError
+from opentinker.recorder import Run
 from opentinker.registry import agent_factory, make_env, make_protocol
 from opentinker.rollout.seating import Table
 from opentinker.rollout.walker import walk
@@ -114,4 +115,6 @@ def test_its_experiment_runs_an_update(project: Path, cluster: object) -> None:
         word for key in (*small, "engine=torch", "evaluate.episodes=8") for word in ("--set", key)
     ]
     assert cli.main(["run", "experiments/first.toml", *sets]) == 0
-    assert (project / "runs" / "first" / "metrics.jsonl").read_text().count("\n") == 1
+    run = Run(project / "runs" / "first")
+    assert run.status()["state"] == "succeeded"
+    assert [row["step"] for row in run.lines("metrics.jsonl")] == [0, 1]
