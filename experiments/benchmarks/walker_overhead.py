@@ -15,7 +15,7 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pettingzoo import AECEnv
@@ -33,7 +33,7 @@ BOUND = 60.0
 """Microseconds a turn."""
 
 TURNS = 20
-SEATS = ("player_0", "player_1")
+SEATS: tuple[str, ...] = ("player_0", "player_1")
 SAID = Answer("go")
 VIEW = View(SEATS[0], "move", "your move", "your move", ("go", "stop"))
 REQUEST = EpisodeRequest("0", "0", 0, dict.fromkeys(SEATS, "instant"))
@@ -43,7 +43,7 @@ class Counting(AECEnv[str, str, str]):
     """The least that keeps PettingZoo's contract: `TURNS` moves, alternately, then 1 to -1."""
 
     metadata = {"name": "counting_v0"}  # noqa: RUF012 - as PettingZoo has it
-    possible_agents = list(SEATS)  # noqa: RUF012
+    possible_agents: list[str] = list(SEATS)  # noqa: RUF012
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         self.agents = list(SEATS)

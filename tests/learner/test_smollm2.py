@@ -57,7 +57,7 @@ def test_the_model_made_from_the_package_knows_the_capital_of_france(
     folder = smollm2.smollm2()
     assert folder.parent == tmp_path and smollm2.smollm2() == folder
     renderer = Renderer.load(folder)
-    network = AutoModelForCausalLM.from_pretrained(folder)
+    network: Any = AutoModelForCausalLM.from_pretrained(folder)
     assert network.dtype == torch.float32 and not hasattr(network.config, "quantization_config")
     assert sum(each.numel() for each in network.parameters()) == 134_515_008
     asked = renderer.opening("What is the capital of France? One word.")
