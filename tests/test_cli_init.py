@@ -108,6 +108,7 @@ def test_a_path_that_is_no_folder_is_told(project: Path) -> None:
         check(path, load_experiment(path, ['paths=["../nowhere"]']))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_its_experiment_runs_an_update(project: Path, cluster: object) -> None:
     small = ["train.updates=1", "train.episodes_per_update=8", "evaluate.every=1"]
