@@ -7,6 +7,7 @@ the answer, from 0 to 1.
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,21 @@ from opentinker.env import TextEnv
 from opentinker.errors import ConfigError, UnknownNameError
 from opentinker.wrappers.extras import load
 from opentinker.wrappers.generators import OwnGenerators
+
+log = logging.getLogger(__name__)
+
+SCORING = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""seen from reasoning-gym's scorers were ValueError, AttributeError, LookupError and TypeError; the others
+are what evaluating somebody's words can raise"""
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
@@ -66,11 +82,15 @@ class ReasoningEnv(TextEnv):
             return self._data[self.index]
 
     def _judge(self, answer: str) -> float:
-        """The task's score. Some scorers raise on words that they did not foresee: that is 0."""
+        """The task's score. Some scorers raise on words that they did not foresee: that is 0.
+
+        What they raise follows from how they read an answer; anything else is a fault, and raised.
+        """
         try:
             with OwnGenerators(self.index).inside():
                 return float(self._data.score_answer(answer, self._entry))
-        except Exception:
+        except SCORING as error:
+            log.info("reasoning-gym's %r can't score %r: %r", self._task, answer, error)
             return 0.0
 
     def __getstate__(self) -> dict[str, Any]:
