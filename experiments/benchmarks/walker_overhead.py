@@ -26,7 +26,7 @@ from opentinker.agent import Answer, View
 from opentinker.protocols.follow_env import build
 from opentinker.rollout.seating import Table
 from opentinker.rollout.walker import walk
-from opentinker.rollout.worker import NoSampler
+from opentinker.rollout.worker import NoSampler, collect_seldom
 from opentinker.types import EpisodeRequest, Sampler
 
 BOUND = 60.0
@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200_000, help="played in all, for each row")
     parser.add_argument("--in-flight", type=int, nargs="+", default=[10, 100, 1_000, 10_000])
     given = parser.parse_args()
+    collect_seldom()  # as the processes do that walk episodes
     table = Rows("in flight", "walker", "least", "bare loop", f"within {BOUND:g} us")
     for episodes in given.in_flight:
         repeats = min(201, max(5, given.turns // (episodes * TURNS)))

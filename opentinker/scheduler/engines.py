@@ -13,7 +13,7 @@ from opentinker.inference import Engine, EngineFacts, make_engine
 from opentinker.inference.probe import probe
 from opentinker.rollout.batching import BatchingSampler
 from opentinker.rollout.routing import Route, RoutingSampler
-from opentinker.rollout.worker import RolloutPlan, RolloutWorker
+from opentinker.rollout.worker import RolloutPlan, RolloutWorker, collect_seldom
 from opentinker.types import (
     Completion,
     Episode,
@@ -42,6 +42,7 @@ class EngineHost:
 
         `routes` number this engine 0, and `others`, the workers of more engines, from 1.
         """
+        collect_seldom()
         engines = [BatchingSampler(self._engine.sample), *map(_remote, others)]
         self._rollout = RolloutWorker(plan, RoutingSampler(engines, routes))
 
@@ -74,6 +75,7 @@ class RolloutHost:
     def __init__(
         self, plan: RolloutPlan, engines: Sequence[Any], routes: Mapping[str, Route]
     ) -> None:
+        collect_seldom()
         self._rollout = RolloutWorker(plan, RoutingSampler(list(map(_remote, engines)), routes))
 
     async def play(self, requests: Sequence[EpisodeRequest]) -> list[Episode]:
