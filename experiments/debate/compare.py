@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import t
 
 from opentinker.console import RichWatcher
 from opentinker.scheduler.jobs import run_experiment
@@ -24,8 +25,6 @@ Conditions = Mapping[str, tuple[str, Sequence[str]]]
 HERE = Path(__file__).parent
 LAST = 10
 """updates at the end of a run whose episodes are counted"""
-T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
-"""Student's t for a two-sided interval of 95 %, by degrees of freedom"""
 
 JUDGE: Conditions = {
     "no debate": ("silent.toml", ()),
@@ -82,10 +81,10 @@ def curve(file: str, settings: Sequence[str], seed: int, seat: str, runs: Path) 
 
 
 def interval(values: Sequence[float]) -> str:
-    """The mean, and half the width of its interval of 95 % over seeds."""
-    if len(values) - 1 not in T_95:
+    """The mean, and half the width of its 95 % interval over seeds (Student's t)."""
+    if len(values) < 2:
         return f"{np.mean(values):.3f}"
-    half = T_95[len(values) - 1] * np.std(values, ddof=1) / math.sqrt(len(values))
+    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
     return f"{np.mean(values):.3f} ± {half:.3f}"
 
 
