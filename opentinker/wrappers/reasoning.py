@@ -30,8 +30,8 @@ SCORING = (
     TypeError,
     ValueError,
 )
-"""seen from reasoning-gym's scorers were ValueError, AttributeError, LookupError and TypeError; the others
-are what evaluating somebody's words can raise"""
+"""seen from reasoning-gym's scorers were ValueError, AttributeError, LookupError and TypeError; the
+others are what evaluating somebody's words can raise"""
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
