@@ -302,7 +302,8 @@ class CoTraining:
                         f"{end.reward:+.3f} ± {end.stderr:.3f}",
                     )
                 )
-        self._watcher.closing(f"{self._experiment.name}: first step beside last", rows)
+        if rows:
+            self._watcher.closing(f"{self._experiment.name}: first step beside last", rows)
 
 
 def _start_seed(seed: int, group: int) -> int:
