@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,14 +73,9 @@ class Checked:
 @pytest.fixture
 def check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Checked]:
+) -> Checked:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield Checked(tmp_path, capsys)
-    for name, module in list(sys.modules.items()):
-        if name not in before and str(tmp_path) in str(getattr(module, "__file__", "")):
-            del sys.modules[name]
+    return Checked(tmp_path, capsys)
 
 
 def test_sound_parts_are_0(check: Checked) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,11 @@ PARTS = ("envs/last_stone.py", "agents/leave_three.py", "protocols/greet_first.p
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["init", "mine"]) == 0
     monkeypatch.chdir(tmp_path / "mine")
-    yield tmp_path / "mine"
-    for part in PARTS:
-        sys.modules.pop(Path(part).stem, None)
+    return tmp_path / "mine"
 
 
 def test_everything_that_is_laid_is_sound(

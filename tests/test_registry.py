@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,6 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setattr(registry, f"_{collection.kind}s", copied)
     importlib.invalidate_caches()
     yield tmp_path
-    sys.modules.pop("my_games", None)
     pettingzoo.aec_registry.pop("opentinker/my_game-v0", None)
     pettingzoo.parallel_registry.pop("opentinker/my_game-v0", None)
 
