@@ -20,7 +20,18 @@ from opentinker.view import ask
 from opentinker.wrappers.extras import load
 from opentinker.wrappers.spiel_view import PlainView, SpielView
 
-VIEWS: Mapping[str, str] = {}
+HERE = "opentinker.wrappers"
+MATRIX = ("bos", "brps", "cd", "coordination", "mp", "pd", "rps", "rpsw", "sh", "shapleys_game")
+VIEWS: Mapping[str, str] = {
+    "backgammon": f"{HERE}.spiel_dice:BackgammonView",
+    "bargaining": f"{HERE}.spiel_deals:BargainingView",
+    "goofspiel": f"{HERE}.spiel_cards:GoofspielView",
+    "kuhn_poker": f"{HERE}.spiel_cards:KuhnView",
+    "leduc_poker": f"{HERE}.spiel_cards:LeducView",
+    "liars_dice": f"{HERE}.spiel_dice:LiarsDiceView",
+    "negotiation": f"{HERE}.spiel_deals:NegotiationView",
+    **{f"matrix_{name}": f"{HERE}.spiel_matrix:MatrixView" for name in MATRIX},
+}
 """Games with a view of their own, and its place."""
 NO_SEATS = "it is a mean-field game, whose players are a distribution and no seats"
 NO_ACTIONS = "its actions have no numbers, so they can't be listed"
@@ -176,15 +187,9 @@ class SpielEnv(_Spiel, TextEnv):
         self.next(self.seats[self._players()[0]])
 
     def play(self, seat: str, action: str) -> None:
-        paid = self._after(self._actions(self.seats.index(seat))[action])
-        for each, amount in paid.items():
-            self.reward(each, amount)
-        if self._state.is_terminal():
-            self.finish()
-        elif self._cut():
-            self.truncate()
-        else:
-            self.next(self.seats[self._players()[0]])
+        _settle(self, self._after(self._actions(self.seats.index(seat))[action]))
+        if playing := self._players():
+            self.next(self.seats[playing[0]])
 
 
 class SpielParallelEnv(_Spiel, ParallelTextEnv):
@@ -196,13 +201,8 @@ class SpielParallelEnv(_Spiel, ParallelTextEnv):
     def play(self, actions: Mapping[str, str]) -> None:
         numbers = [self._actions(k)[actions[seat]] for k, seat in enumerate(self.seats)]
         together = self._state.is_simultaneous_node()
-        paid = self._after(numbers if together else numbers[self._state.current_player()])
-        for each, amount in paid.items():
-            self.reward(each, amount)
-        if self._state.is_terminal():
-            self.finish()
-        elif self._cut():
-            self.truncate()
+        step = numbers if together else numbers[self._state.current_player()]
+        _settle(self, self._after(step))
 
 
 def spiel_env(
@@ -272,6 +272,16 @@ def playable() -> list[str]:
     kinds = load("pyspiel", "openspiel").registered_games()
     names = [kind.short_name for kind in kinds if kind.default_loadable]
     return sorted(set(names) - REFUSED.keys())
+
+
+def _settle(env: SpielEnv | SpielParallelEnv, paid: Mapping[str, float]) -> None:
+    """Pay for a move, and end the game where it did."""
+    for seat, amount in paid.items():
+        env.reward(seat, amount)
+    if env._state.is_terminal():
+        env.finish()
+    elif env._cut():
+        env.truncate()
 
 
 def _do(state: Any, step: int | list[int]) -> None:

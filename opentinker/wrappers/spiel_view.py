@@ -22,6 +22,16 @@ class SpielView(Protocol):
         ...
 
 
+def seat_name(number: int, player: int) -> str:
+    """What `player` is told that a seat is called."""
+    return "you" if number == player else f"player_{number}"
+
+
+def public_moves(state: Any) -> list[tuple[int, int]]:
+    """All that players did, (player, OpenSpiel's action) each, without the draws of chance."""
+    return [(step.player, step.action) for step in state.full_history() if step.player >= 0]
+
+
 class PlainView:
     """Any game: what OpenSpiel itself writes of a state and an action."""
 
