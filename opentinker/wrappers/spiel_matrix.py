@@ -18,8 +18,7 @@ class MatrixView:
         lines = [f"Both choose at once. What each of your choices pays you, {them}:"]
         for k, choice in enumerate(mine):
             pays = "; ".join(
-                f"{_pay(game, player, player, k, j)}, {_pay(game, other, player, k, j)} against {name}"
-                for j, name in enumerate(theirs)
+                f"{_pay(game, player, k, j)} against {name}" for j, name in enumerate(theirs)
             )
             lines.append(f"{choice}: {pays}.")
         if state.is_terminal():
@@ -39,7 +38,8 @@ def choices(game: Any, player: int) -> list[str]:
     return [game.col_action_name(k).lower() for k in range(game.num_cols())]
 
 
-def _pay(game: Any, whose: int, player: int, own: int, against: int) -> str:
-    """What `whose` gets when `player` chooses `own` and the other `against`."""
+def _pay(game: Any, player: int, own: int, against: int) -> str:
+    """What `player` gets for choosing `own` when the other chooses `against`, and the other."""
     row, column = (own, against) if player == 0 else (against, own)
-    return f"{game.player_utility(whose, row, column):g}"
+    pays = (game.player_utility(who, row, column) for who in (player, 1 - player))
+    return ", ".join(f"{pay:g}" for pay in pays)
