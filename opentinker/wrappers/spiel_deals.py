@@ -48,7 +48,7 @@ class NegotiationView:
 
 
 class BargainingView:
-    """Books, hats and balls; both values and pool of a deal are of the library's list."""
+    """Books, hats and balls; what there is and what it is worth is of the library's list."""
 
     def describe(self, state: Any, player: int) -> str:
         game, deal = state.get_game(), state.instance()
@@ -56,7 +56,9 @@ class BargainingView:
         if game.discount() != 1:
             told += f" Each offer after the first multiplies the pay by {game.discount():g}."
         if game.prob_end() > 0:
-            told += f" After each but the first the game ends with chance {game.prob_end():g}."
+            told += (
+                f" After each offer but the first the game ends with chance {game.prob_end():g}."
+            )
         lines = [
             f"{seat_name(who, player)}: {self._name(state, who, action)}"
             for who, action in public_moves(state)

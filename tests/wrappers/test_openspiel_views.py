@@ -135,9 +135,9 @@ def test_texts_of_large_games_do_too_in_random_play(name: str, options: dict[str
 
 def test_kuhn_poker_has_its_twelve_information_sets_before_the_ends() -> None:
     view = view_of("kuhn_poker")
-    asked = [s for s in every_state(load_game("kuhn_poker", {}).new_initial_state())]
-    playing = [(s, s.current_player()) for s in asked if not s.is_terminal()]
-    assert len({(who, view.describe(s, who)) for s, who in playing}) == 12
+    states = every_state(load_game("kuhn_poker", {}).new_initial_state())
+    asked = [(s.current_player(), s) for s in states if not s.is_terminal()]
+    assert len({(who, view.describe(state, who)) for who, state in asked}) == 12
 
 
 @pytest.mark.parametrize(("name", "options"), REST, ids=str)
@@ -338,8 +338,8 @@ def test_who_proposes_keeps_what_is_named() -> None:
     """Pool 1 2 3; worth 8 1 0 to the first, 4 0 2 to the second."""
     assert played("bargaining", (0,), ["keep 1 0 0", "agree"]) == [8, 6]
     assert played("bargaining", (0,), ["keep 0 0 0", "keep 1 0 0", "agree"]) == [2, 4]
-    half = played("bargaining", (0,), ["keep 0 0 0", "keep 1 0 0", "agree"], discount=0.5)
-    assert half == [1, 2], "the second offer halves the pay"
+    halved = played("bargaining", (0,), ["keep 0 0 0", "keep 1 0 0", "agree"], discount=0.5)
+    assert halved == [1, 2]
     # Pool 2 4 0; worth 1 5 4 to the first, 7 2 3 to the second.
     answers = ["keep 1 0 0", "say 0 1 0", "agree"]
     assert played("negotiation", (0,), answers, rng_seed=3) == [1, 15]
