@@ -14,9 +14,10 @@ is paid 1 if the judge is right, else 0. With `speech = "quote"` a fact's number
 debaters may say.
 
 Without a judge: the facts are dealt out, fact k to debater k mod `debaters`, each seen by its
-holder only. Debaters talk in `speak` stages, which the env does not hear, and vote with a choice
-when they are asked to move; once all have voted, each is paid 1 if the right choice has more votes
-than any other, else 0.
+holder only; with `shared` all see all. Debaters talk in `speak` stages, which the env does not
+hear, and vote with a choice when they are asked to move. Once all have voted, each is paid the
+same: with `pay = "together"` 1 if the right choice has more votes than any other, else 0; with
+`pay = "share"` the share of votes that are right.
 
 Questions are made from the seed: `facts` balls, each red or blue, of which colour are most? Or
 `file` is a JSONL of `{"question", "choices", "answer", "evidence": [...]}`, drawn by the seed; then
@@ -38,6 +39,7 @@ NAME = "debate_v0"
 JUDGE = "judge"
 COLOURS = ("red", "blue")
 KEYS = ("question", "choices", "answer", "evidence")
+WHERE = {True: "with a judge", False: "without a judge"}
 STEPS = 100
 
 
@@ -52,7 +54,8 @@ class Debate(ParallelTextEnv):
         debaters: int = 2,
         judge: bool = True,
         facts: int | None = None,
-        pay: str = "zero_sum",
+        pay: str | None = None,
+        shared: bool = False,
         speech: str = "free",
         sides: str = "drawn",
         file: str | None = None,
@@ -62,12 +65,18 @@ class Debate(ParallelTextEnv):
         count = whole(NAME, "debaters", debaters, 1)
         self.debaters = tuple(f"debater_{k}" for k in range(count))
         self.judged = flag(NAME, "judge", judge)
-        least = 1 if self.judged else count
+        least = 1 if self.judged or shared else count
         self.facts = whole(NAME, "facts", max(3, count | 1) if facts is None else facts, least)
         if self.facts % 2 == 0:
             raise ConfigError(f"{NAME}: facts is {facts!r}; allowed: an odd number")
-        self.together = one_of(NAME, "pay", pay, ("zero_sum", "together")) == "together"
-        if self.judged and not self.together:
+        ways = ("zero_sum", "together") if self.judged else ("together", "share")
+        self.pay = (
+            ways[0] if pay is None else one_of(NAME, f"pay, {WHERE[self.judged]},", pay, ways)
+        )
+        self.shared = flag(NAME, "shared", shared)
+        if self.judged and self.shared:
+            raise ConfigError(f"{NAME}: shared is True; with a judge all debaters see all facts")
+        if self.pay == "zero_sum":
             whole(NAME, "debaters, for a zero-sum debate,", debaters, 2)
         self.quoting = one_of(NAME, "speech", speech, ("free", "quote")) == "quote"
         self.drawing = one_of(NAME, "sides", sides, ("drawn", "fixed")) == "drawn"
@@ -100,7 +109,11 @@ class Debate(ParallelTextEnv):
         if seat == JUDGE:
             seen = self._facts(self.shown) if self.shown else "No fact was shown."
             return f"{self.question} {seen} Answer {self._tags()}."
-        task = "Help the judge to the truth." if self.together else f"Argue for {self.sides[seat]}."
+        task = (
+            "Help the judge to the truth."
+            if self.pay == "together"
+            else f"Argue for {self.sides[seat]}."
+        )
         numbers = " ".join(f"[{k + 1}]" for k in range(len(self.evidence)))
         facts = self._facts(range(len(self.evidence)))
         return f"{self.question} {facts} {task} To show the judge a fact, say {numbers}."
@@ -135,7 +148,9 @@ class Debate(ParallelTextEnv):
         right = float(verdict == self.answer)
         if self.judged:
             self.reward(JUDGE, right)
-        if self.together or not self.judged:
+        if self.pay == "share":
+            right = list(self.votes.values()).count(self.answer) / len(self.votes)
+        if self.pay != "zero_sum":
             for seat in self.debaters:
                 self.reward(seat, right)
         else:
@@ -156,7 +171,8 @@ class Debate(ParallelTextEnv):
         }
 
     def _held(self, seat: str) -> range:
-        return range(self.debaters.index(seat), len(self.evidence), len(self.debaters))
+        first, step = (0, 1) if self.shared else (self.debaters.index(seat), len(self.debaters))
+        return range(first, len(self.evidence), step)
 
     def _facts(self, numbers: Sequence[int]) -> str:
         return " ".join(f"Fact {k + 1}: {self.evidence[k]}." for k in numbers)

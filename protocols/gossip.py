@@ -19,7 +19,7 @@ PROMPTS = {
     "talk": "{heard}\n{observation}\nDon't decide yet: tell your neighbours what you know.",
     "move": "{heard}\n{observation}",
 }
-TOPOLOGIES = ("complete", "ring", "star", "tree", "small_world", "random")
+TOPOLOGIES = ("complete", "ring", "star", "tree", "small_world", "random", "none")
 
 
 def build(
@@ -50,7 +50,7 @@ def build(
 def network(
     topology: str, count: int, *, degree: int = 4, probability: float = 0.2, seed: int = 0
 ) -> nx.Graph:
-    """A connected graph of `count` nodes.
+    """A connected graph of `count` nodes, or with `none` one without edges: a control.
 
     `star` has the first seat in its middle; `tree` is binary, with the first seat as its root.
     `small_world` joins each seat to its `degree` nearest and moves each edge with `probability`
@@ -60,6 +60,8 @@ def network(
     one_of("gossip", "topology", topology, TOPOLOGIES)
     chance = number("gossip", "probability", probability, 0.0, 1.0)
     whole("gossip", "seed", seed, 0)
+    if topology == "none":
+        return nx.empty_graph(count)
     if topology == "complete":
         return nx.complete_graph(count)
     if topology == "ring":

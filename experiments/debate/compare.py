@@ -20,28 +20,26 @@ from scipy.stats import t
 from opentinker.console import RichWatcher
 from opentinker.scheduler.jobs import run_experiment
 
-Conditions = Mapping[str, tuple[str, Sequence[str]]]
-"""name -> the experiment's file, and what is set otherwise in it"""
+Conditions = Mapping[str, tuple[str, str, Sequence[str]]]
+"""name -> the experiment's file, the seat whose reward counts, and what is set otherwise"""
 HERE = Path(__file__).parent
 LAST = 10
 """updates at the end of a run whose episodes are counted"""
 
-JUDGE: Conditions = {
-    "no debate": ("silent.toml", ()),
-    "untrained debaters": ("untrained.toml", ()),
-    "all three trained": ("experiment.toml", ()),
-}
-TOGETHER: Conditions = {
-    "right together": ("experiment.toml", ('env.options.pay="together"',)),
-}
-GROUPS: Conditions = {
-    name: ("group.toml", (f'protocol.options.topology="{name}"',))
-    for name in ("complete", "ring", "star", "tree")
-}
-WHAT = {
-    "judge": (JUDGE, "judge"),
-    "together": (TOGETHER, "judge"),
-    "groups": (GROUPS, "debater_0"),
+WHAT: Mapping[str, Conditions] = {
+    "judge": {
+        "no debate": ("silent.toml", "judge", ()),
+        "untrained debaters": ("untrained.toml", "judge", ()),
+        "all three trained": ("experiment.toml", "judge", ()),
+    },
+    "together": {
+        "debate, paid together": ("experiment.toml", "judge", ('env.options.pay="together"',)),
+        "self-consistency": ("consistency.toml", "debater_0", ()),
+    },
+    "groups": {
+        name: ("group.toml", "debater_0", (f'protocol.options.topology="{name}"',))
+        for name in ("complete", "ring", "star", "tree", "none")
+    },
 }
 
 
@@ -51,10 +49,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     given = parser.parse_args(arguments)
-    conditions, seat = WHAT[given.what]
     curves = {
         name: [curve(file, settings, seed, seat, given.runs) for seed in range(given.seeds)]
-        for name, (file, settings) in conditions.items()
+        for name, (file, seat, settings) in WHAT[given.what].items()
     }
     table = Table("condition", "first update", f"last {LAST} updates", "each seed")
     for name, found in curves.items():

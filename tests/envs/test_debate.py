@@ -109,6 +109,17 @@ def test_a_tied_vote_is_wrong() -> None:
     assert set(paid.values()) == {0.0} and "The verdict was a tie" in seen["debater_0"]
 
 
+def test_paid_by_share_all_earn_the_share_of_right_votes() -> None:
+    game, _ = start(judge=False, debaters=3, pay="share")
+    _, paid, *_ = game.step({"debater_0": "blue", "debater_1": "green", "debater_2": "green"})
+    assert set(paid.values()) == {1 / 3}
+
+
+def test_shared_evidence_is_seen_by_all_who_vote() -> None:
+    _, seen = start(judge=False, debaters=2, shared=True)
+    assert all(fact in text for fact in SKY["evidence"] for text in seen.values())
+
+
 def test_balls_make_questions_whose_answer_is_the_colour_of_most() -> None:
     answers = []
     for seed in range(100):
@@ -149,7 +160,10 @@ def test_questions_come_from_a_file(tmp_path: Path) -> None:
         ({"debaters": 1}, "for a zero-sum debate"),
         ({"facts": 4}, "an odd number"),
         ({"judge": False, "debaters": 5, "facts": 3}, "facts is 3"),
-        ({"pay": "all"}, "pay is 'all'"),
+        ({"pay": "all"}, "pay, with a judge, is 'all'"),
+        ({"pay": "share"}, "pay, with a judge, is 'share'; allowed: 'zero_sum', 'together'"),
+        ({"judge": False, "pay": "zero_sum"}, "allowed: 'together', 'share'"),
+        ({"shared": True}, "with a judge all debaters see all facts"),
         ({"speech": "quotes"}, "did you mean 'quote'"),
         ({"judge": "yes"}, "true or false"),
     ],

@@ -264,6 +264,7 @@ def test_in_a_small_world_of_eight_each_hears_four_in_the_second_round() -> None
         ("ring", [2, 2, 2, 2, 2]),
         ("star", [1, 1, 1, 1, 4]),
         ("tree", [1, 1, 1, 2, 3]),
+        ("none", [0, 0, 0, 0, 0]),
     ],
 )
 def test_networks_of_five(topology: str, degrees: list[int]) -> None:
