@@ -9,6 +9,7 @@ from opentinker.experiment import FrozenPolicy, FullPolicy, LoraPolicy, RLExperi
 from opentinker.learner.peft_folder import is_adapter, read_spec
 from opentinker.learner.settings import FrozenSource, FullSource, LoraSource, Source
 from opentinker.recorder import Run
+from opentinker.scheduler.checkpoints import newest_checkpoint, policy_folder
 from opentinker.types import AdapterSpec
 
 
@@ -72,12 +73,11 @@ def _folder(key: str, name: str, runs: Path) -> Path:
     run, colon, policy = name.rpartition(":")
     if not colon:
         raise ConfigError(f"{key}: no folder {name!r}; allowed: a folder, or RUN:POLICY")
-    checkpoint = Run.open(runs, run).latest_checkpoint()
-    folder = checkpoint / "policies" / policy
-    if not folder.is_dir():
-        known = sorted(p.name for p in (checkpoint / "policies").iterdir() if p.is_dir())
-        raise ConfigError(f"{key}: run {run!r} has no policy {policy!r}; it has {', '.join(known)}")
-    return folder.resolve()
+    found = Run.open(runs, run)
+    try:
+        return policy_folder(found, newest_checkpoint(found), policy)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
 
 
 def _whole(key: str, folder: Path) -> Path:
