@@ -91,7 +91,7 @@ def play(
 
     met = [trained[who] for who in dict.fromkeys(others.values()) if who in trained]
     if met:
-        with closing(_opponents(met)) as opponents:
+        with closing(_opponents(console, met)) as opponents:
             for other, who in others.items():
                 if who in trained:
                     agents[other] = opponents.agent(who, other, seed)
@@ -150,9 +150,14 @@ def _is_module(name: str) -> bool:
         return False
 
 
-def _opponents(policies: Sequence[Trained]) -> Opponents:
+def _opponents(console: Console, policies: Sequence[Trained]) -> Opponents:
+    for each in policies:
+        _say(console, f"loading {each.name}, of step {each.step}", "dim")
+    from transformers.utils.logging import disable_progress_bar
+
     from opentinker.scheduler.opponents import Opponents
 
+    disable_progress_bar()
     return Opponents(policies)
 
 
