@@ -200,16 +200,26 @@ def play(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="AGENT, or SEAT=AGENT: a name, a file.py, 'equilibrium', or a TOML table such as "
+            help="AGENT, or SEAT=AGENT: a name, a file.py, 'equilibrium', RUN:POLICY (a policy of "
+            "a run's newest checkpoint), or a TOML table such as "
             "{kind = 'scripted', lines = ['[bet]']}; random by default."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the game.")] = 0,
-    protocol: Annotated[str, typer.Option(help="Who is asked when.")] = "follow_env",
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Who is asked when: follow_env, or as the policy's run was trained."),
+    ] = None,
     options: Options = None,
+    runs: Runs = Path("runs"),
 ) -> None:
-    """Play an env yourself; Ctrl-D leaves, with exit code 1."""
+    """Play an env yourself; Ctrl-D leaves, with exit code 1.
+
+    A trained policy reads what it was trained on: where its run's env is the one that is played,
+    that run's protocol and env options hold, unless --protocol or --options say otherwise.
+    """
     from opentinker.commands import playing
+    from opentinker.recorder import runs_folder
 
     try:
         playing.play(
@@ -220,6 +230,7 @@ def play(
             seed=seed,
             protocol=protocol,
             options=_table(options),
+            runs=runs_folder(runs),
         )
     except (EOFError, KeyboardInterrupt):
         console.print("\nyou left; the game is not finished")

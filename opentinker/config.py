@@ -61,8 +61,9 @@ def parse_experiment(table: Mapping[str, Any], source: str = "experiment") -> Ex
 
 
 def dump_experiment(experiment: Experiment) -> str:
-    """The resolved experiment as TOML, defaults in, keys without a value left out."""
-    return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
+    """The resolved experiment as TOML, defaults in, keys without a value or an effect left out."""
+    idle = {"model"} if experiment.after is not None else set()
+    return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True, exclude=idle))
 
 
 def set_key(table: dict[str, Any], text: str, flag: str = "--set") -> None:

@@ -5,7 +5,7 @@ A default is the setting that was tried.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -218,7 +218,7 @@ class BaseExperiment(Section):
     name: Name
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     model: str = "tiny"
-    """`tiny`, a Hugging Face folder or id; left out with `after`, it is what that job made"""
+    """`tiny`, a Hugging Face folder or id; not beside `after`, whose job's model is taken"""
     modules: list[str] = []
     """modules to import first, for what they register"""
     paths: list[str] = []
@@ -233,6 +233,15 @@ class BaseExperiment(Section):
     sampling: SamplingSection = SamplingSection()
     limits: LimitsSection = LimitsSection()
     resources: ResourcesSection = ResourcesSection()
+
+    @model_validator(mode="after")
+    def _one_model(self) -> Self:
+        if self.after is not None and "model" in self.model_fields_set:
+            raise ValueError(
+                f"model = {self.model!r} and after = {self.after!r}: beside `after` the model is "
+                "what that job made; remove `after` to start from the model, or else `model`"
+            )
+        return self
 
 
 class RLExperiment(BaseExperiment):

@@ -196,6 +196,8 @@ class Play:
     """[K] a digest of all ids that stood before each turn's answer: equal for equal prompts"""
     values: NDArray[np.float64] | None = None
     """[K] a critic's value of the state in which each turn was asked, where there is a critic"""
+    truncated: bool = False
+    """the episode was cut: what would have been paid after the last turn is not known"""
 
 
 @dataclass(frozen=True, slots=True)

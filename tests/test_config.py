@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,8 @@ WRONG = [
     ("policies.alice.start", "no/where", ["policies.alice.start", "RUN:POLICY"]),
     ("policies.alice.start", "gone:bob", ["unknown run 'gone'"]),
     ("policies.carol", {"rank": 2}, ["policy 'carol' has no seat"]),
-    ("train.loss", "ppo", ["unknown loss 'ppo'", "ppo_clip"]),
-    ("train.credit", "gea", ["unknown credit estimator 'gea'", "did you mean 'gae'"]),
+    ("train.loss", "ppo", ["unknown train.loss 'ppo'", "ppo_clip"]),
+    ("train.credit", "gea", ["unknown train.credit 'gea'", "did you mean 'gae'"]),
     ("train.credit_options", {"gama": 1.0}, ["no option 'gama'"]),
     ("train.teams", [["player_0", "player_9"]], ["player_9", "did you mean 'player_"]),
     ("train.team", 1.5, ["train.team = 1.5", "less than or equal to 1"]),
@@ -168,6 +169,29 @@ def test_what_is_not_toml_is_said_with_its_line(tmp_path: Path) -> None:
         load_experiment(tmp_path / "experiment.toml")
 
 
+def test_a_model_beside_after_is_refused_in_the_file_and_by_set(tmp_path: Path) -> None:
+    """One line of a shipped experiment swaps the model; both lines would leave it open which."""
+    shipped = (ROOT / "experiments" / "debate" / "experiment.toml").read_text()
+    path = tmp_path / "experiment.toml"
+    said = r"experiment\.toml: model = 'big' and after = 'teach\.toml'.*remove `after`.*or else"
+    path.write_text('model = "big"\n' + shipped)
+    with pytest.raises(ConfigError, match=said):
+        load_experiment(path)
+    path.write_text(shipped)
+    with pytest.raises(ConfigError, match=said):
+        load_experiment(path, ["model=big"])
+    path.write_text(shipped.replace('after = "teach.toml"', 'model = "big"'))
+    swapped = load_experiment(path)
+    assert swapped.model == "big" and swapped.after is None
+
+
+def test_the_resolved_experiment_of_a_later_job_reads_back_without_a_model() -> None:
+    experiment = parse_experiment({**GOOD, "after": "teach.toml"})
+    text = dump_experiment(experiment)
+    assert "model" not in tomllib.loads(text)
+    assert parse_experiment(tomllib.loads(text)) == experiment
+
+
 def test_overrides_are_toml_or_bare_words(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(tomli_w.dumps(GOOD))
@@ -185,8 +209,6 @@ def test_the_resolved_experiment_reads_back_the_same() -> None:
     experiment = parse_experiment(GOOD)
     text = dump_experiment(experiment)
     assert "episodes_per_update = 256" in text  # defaults are in
-    import tomllib
-
     assert parse_experiment(tomllib.loads(text)) == experiment
 
 

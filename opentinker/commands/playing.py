@@ -1,11 +1,15 @@
-"""`opentinker play`: a person in one seat of an env, agents without an engine in the others."""
+"""`opentinker play`: a person in one seat of an env, agents and trained policies in the others."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.panel import Panel
@@ -15,15 +19,28 @@ from opentinker.agent import Agent, View
 from opentinker.agents.human import HumanAgent
 from opentinker.commands.parts import find_part
 from opentinker.errors import ConfigError, EnvironmentFault, UnknownNameError
+from opentinker.recorder import Run
 from opentinker.registry import agent_factory, call_factory, env_module, make_env, make_protocol
 from opentinker.rollout.seating import Table
 from opentinker.rollout.walker import Limits, walk
 from opentinker.rollout.worker import NoSampler
-from opentinker.types import Episode, EpisodeRequest
+from opentinker.types import Episode, EpisodeRequest, Sampler
+
+if TYPE_CHECKING:
+    from opentinker.scheduler.opponents import Opponents, Trained
 
 EQUILIBRIUM = "equilibrium"
 PATIENCE = Limits(turns=10_000, turn_seconds=1e8, episode_seconds=1e8)
 """A person takes the time that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """Under what rules a game is played."""
+
+    env_options: Mapping[str, Any]
+    protocol: str
+    protocol_options: Mapping[str, Any]
 
 
 def play(
@@ -33,57 +50,160 @@ def play(
     against: Sequence[str],
     *,
     seed: int,
-    protocol: str,
+    protocol: str | None,
     options: Mapping[str, Any],
+    runs: Path,
 ) -> Episode:
-    """Play one episode and show how it ended.
+    """Play one episode and show how it ended; `runs` is where the runs of `RUN:POLICY` lie.
 
     Raises EOFError or KeyboardInterrupt when the person leaves, ConfigError for what can't be
     played.
     """
     id = find_part("env", env)
-    table = Table(make_env(id, **options))
+    whom = [_who(text)[1] for text in against]
+    trained = {who: found for who in whom if (found := _trained(who, runs)) is not None}
+    setting, notes = _setting(id, trained.values(), protocol, options)
+    table = Table(make_env(id, **setting.env_options))
     seat = table.seats[0] if seat is None else seat
     if seat not in table.seats:
         raise UnknownNameError(f"seat of {env}:", seat, table.seats)
-    graph = make_protocol(find_part("protocol", protocol), table.seats)
-    others = _others(id, table.seats, seat, against)
+    graph = make_protocol(
+        find_part("protocol", setting.protocol), table.seats, **setting.protocol_options
+    )
+    others = _others(table.seats, seat, against)
+    request = EpisodeRequest("0", "0", seed, {seat: "you", **others})
     agents: dict[str, Agent] = {
-        other: _agent(id, other, who, seed) for other, who in others.items()
+        other: _agent(id, other, who, seed) for other, who in others.items() if who not in trained
     }
     agents[seat] = HumanAgent(lambda view, complaint: _ask(console, view, complaint))
-    request = EpisodeRequest("0", "0", seed, {seat: "you", **others})
     told = "; ".join(f"{other} is {who}" for other, who in others.items())
+    for note in notes:
+        _say(console, note, "yellow")
     _say(console, f"{env}, seed {seed}. You are {seat}{'; ' if told else ''}{told}. Ctrl-D leaves.")
-    # No asyncio.run: it would keep a Ctrl-C waiting for the line that is being read.
-    loop = asyncio.new_event_loop()
-    try:
-        episode = loop.run_until_complete(
-            walk(table, graph, agents, request, NoSampler(), PATIENCE)
-        )
-    finally:
-        loop.close()
+
+    def walked(sampler: Sampler) -> Episode:
+        # No asyncio.run: it would keep a Ctrl-C waiting for the line that is being read.
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(walk(table, graph, agents, request, sampler, PATIENCE))
+        finally:
+            loop.close()
+
+    met = [trained[who] for who in dict.fromkeys(others.values()) if who in trained]
+    if met:
+        with closing(_opponents(console, met)) as opponents:
+            for other, who in others.items():
+                if who in trained:
+                    agents[other] = opponents.agent(who, other, seed)
+            episode = walked(opponents.sampler)
+    else:
+        episode = walked(NoSampler())
     if episode.outcome == "failed":
         raise EnvironmentFault(episode.reason)
     _show_end(console, table, seat, episode)
     return episode
 
 
-def _others(env: str, seats: Sequence[str], own: str, against: Sequence[str]) -> dict[str, str]:
+def _who(text: str) -> tuple[str | None, str]:
+    """The seat that `--against` names, None for the rest, and who is to sit there."""
+    seat, equals, agent = text.partition("=")
+    if not equals or seat.lstrip().startswith("{"):
+        return None, text
+    return seat, agent
+
+
+def _others(seats: Sequence[str], own: str, against: Sequence[str]) -> dict[str, str]:
     """Who sits in the other seats: `SEAT=AGENT` in one, `AGENT` in those that are not named."""
     rest = "random"
     named: dict[str, str] = {}
-    for text in against:
-        seat, equals, agent = text.partition("=")
-        if not equals or seat.lstrip().startswith("{"):
-            rest = text
+    for seat, who in map(_who, against):
+        if seat is None:
+            rest = who
         elif seat not in seats or seat == own:
-            raise UnknownNameError(
-                f"seat in --against, of {env}:", seat, [each for each in seats if each != own]
-            )
+            others = [each for each in seats if each != own]
+            raise UnknownNameError("seat in --against:", seat, others)
         else:
-            named[seat] = agent
+            named[seat] = who
     return {seat: named.get(seat, rest) for seat in seats if seat != own}
+
+
+def _trained(who: str, runs: Path) -> Trained | None:
+    """The policy that `RUN:POLICY` names; None for any other agent, such as `module:factory`."""
+    place, colon, _ = who.rpartition(":")
+    if not colon or who.lstrip().startswith("{"):
+        return None
+    try:
+        Run.open(runs, place)
+    except UnknownNameError:
+        if _is_module(place):
+            return None
+        raise
+    from opentinker.scheduler.opponents import find_trained
+
+    return find_trained(runs, who)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _opponents(console: Console, policies: Sequence[Trained]) -> Opponents:
+    for each in policies:
+        _say(console, f"loading {each.name}, of step {each.step}", "dim")
+    from transformers.utils.logging import disable_progress_bar
+
+    from opentinker.scheduler.opponents import Opponents
+
+    disable_progress_bar()
+    return Opponents(policies)
+
+
+def _setting(
+    env: str, policies: Iterable[Trained], protocol: str | None, options: Mapping[str, Any]
+) -> tuple[_Setting, list[str]]:
+    """What is played under, and what there is to say about it.
+
+    A policy reads what it was trained on: where it was trained on `env`, its run's protocol and env
+    options hold, but for what is given here. Of several runs it is the first.
+    """
+    policies = list(policies)
+    own = [each for each in policies if each.experiment.env.id == env]
+    notes = [
+        f"{each.name} was trained on {each.experiment.env.id}, not on {env}: it may not know what "
+        "to say here"
+        for each in policies
+        if each not in own
+    ]
+    setting = _Setting(dict(options), protocol or "follow_env", {})
+    if own:
+        first = _trained_under(own[0])
+        kept = first if protocol is None else setting
+        merged = {**first.env_options, **options}
+        setting = _Setting(merged, kept.protocol, kept.protocol_options)
+        notes.append(f"as {own[0].name} was trained, but for what you gave: {_words(setting)}")
+        notes += [
+            f"{each.name} was trained otherwise: {_words(_trained_under(each))}"
+            for each in own
+            if _trained_under(each) != setting
+        ]
+    return setting, notes
+
+
+def _trained_under(policy: Trained) -> _Setting:
+    env, protocol = policy.experiment.env, policy.experiment.protocol
+    return _Setting(env.options, protocol.id, protocol.options)
+
+
+def _words(setting: _Setting) -> str:
+    under = f"protocol {setting.protocol}{_listed(setting.protocol_options)}"
+    return f"{under}, env options{_listed(setting.env_options) or ' none'}"
+
+
+def _listed(options: Mapping[str, Any]) -> str:
+    return "".join(f" {key}={value!r}" for key, value in options.items())
 
 
 def _agent(env: str, seat: str, who: str, seed: int) -> Agent:

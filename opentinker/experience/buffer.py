@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from opentinker.types import Episode
 
@@ -11,17 +11,21 @@ class Buffer:
     """Batches by number: batch b is trained by update b, which makes version b from b - 1.
 
     Batch b may be started once version b - 1 - `max_staleness` is there, so that none of its tokens
-    can be older than the bound when it is trained on. `first` is the number of the first batch.
+    can be older than the bound when it is trained on. `first` is the number of the first batch, and
+    `newest` the id of the last episode before it.
+
+    Ids go up from batch to batch, shorter ones before longer: "9" before "10". So only the newest
+    and those of the batches that are being played are remembered, however long a run is.
     """
 
-    def __init__(self, max_staleness: int, first: int = 1) -> None:
+    def __init__(self, max_staleness: int, first: int = 1, newest: str = "") -> None:
         if max_staleness < 0:
             raise ValueError(f"max_staleness is {max_staleness}; allowed: 0 or more")
         self._max_staleness = max_staleness
         self._started = first - 1
-        self._waiting: set[int] = set()
+        self._newest = newest
+        self._waiting: dict[int, set[str]] = {}
         self._ready: dict[int, list[Episode]] = {}
-        self._seen: set[str] = set()
 
     @property
     def started(self) -> int:
@@ -37,34 +41,48 @@ class Buffer:
         """Whether one more batch may be started when the learner's newest version is `version`."""
         return version >= self._started - self._max_staleness and self._has_room()
 
-    def start(self) -> int:
-        """Note that one more batch is being played, and give its number."""
+    def start(self, ids: Sequence[str]) -> int:
+        """Note that one more batch, of episodes with these ids, is being played; gives its number.
+
+        Raises ValueError where there is no room, or for an id that does not come after all before.
+        """
         if not self._has_room():
             raise ValueError(
                 f"{self.outstanding} batches are outstanding; a max_staleness of "
                 f"{self._max_staleness} allows no more"
             )
+        newest = self._newest
+        for name in ids:
+            if (len(name), name) <= (len(newest), newest):
+                raise ValueError(
+                    f"episode {name!r} of batch {self._started + 1} does not come after "
+                    f"{newest!r}; no episode is used twice"
+                )
+            newest = name
+        self._newest = newest
         self._started += 1
-        self._waiting.add(self._started)
+        self._waiting[self._started] = set(ids)
         return self._started
 
     def add(self, number: int, episodes: Sequence[Episode]) -> None:
         """Keep a batch that was played.
 
-        Raises ValueError for one that is not being played, or with an episode that was here before.
+        Raises ValueError for one that is not being played, or whose episodes are not those that it
+        was started with, each once.
         """
         if number not in self._waiting:
             raise ValueError(f"batch {number} is not being played; {_listed(self._waiting)} are")
-        own: set[str] = set()
+        missing = set(self._waiting[number])
         for name in (episode.request.id for episode in episodes):
-            if name in self._seen or name in own:
+            if name not in missing:
                 raise ValueError(
-                    f"episode {name!r} of batch {number} was in the buffer before; no episode is "
-                    "used twice"
+                    f"episode {name!r} is not of batch {number}, or came with it before; no "
+                    "episode is used twice"
                 )
-            own.add(name)
-        self._seen |= own
-        self._waiting.remove(number)
+            missing.remove(name)
+        if missing:
+            raise ValueError(f"batch {number} came without episode {min(missing)!r}")
+        del self._waiting[number]
         self._ready[number] = list(episodes)
 
     def take(self, number: int) -> list[Episode]:
@@ -80,5 +98,5 @@ class Buffer:
         return self.outstanding <= self._max_staleness
 
 
-def _listed(numbers: set[int] | dict[int, list[Episode]]) -> str:
+def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(numbers))) or "none"

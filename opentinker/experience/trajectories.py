@@ -28,6 +28,7 @@ def plays(episode: Episode) -> list[Play]:
             rewards=turn_rewards(episode, seat, turns),
             stages=tuple(turn.stage for turn in turns),
             prompts=_digests(turns),
+            truncated=episode.outcome == "truncated",
         )
         for (seat, policy), turns in _policy_turns(episode).items()
     ]

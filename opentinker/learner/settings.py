@@ -121,7 +121,10 @@ class PolicySettings:
                 "does a row count?"
             )
         if self.importance_cap is not None and "importance_cap" in self.loss_options:
-            raise ConfigError("importance_cap is given twice: also in loss_options")
+            raise ConfigError(
+                f"train.importance_cap = {self.importance_cap} and loss_options has importance_cap "
+                f"= {self.loss_options['importance_cap']}: give one of them"
+            )
 
 
 def ends(schedule: Schedule) -> tuple[float, float]:

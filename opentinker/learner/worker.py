@@ -68,9 +68,7 @@ class LearnerWorker:
             return
         if settings is None:
             raise ConfigError(f"policy {name!r} learns, and was given no settings")
-        cap = settings.importance_cap
-        options = dict(settings.loss_options) | ({} if cap is None else {"importance_cap": cap})
-        loss = losses.make(settings.loss, **options)
+        loss = losses.of(settings)
         reference = self._reference(name, settings)
         policy = self._make(name, source)
         if reference is not None and vocabulary(reference) != vocabulary(policy):

@@ -20,6 +20,7 @@ from opentinker.protocol import EnvFacts
 from opentinker.registry import agent_factory, agent_ids, env_module, make_env, make_protocol
 from opentinker.rollout.walker import Limits
 from opentinker.rollout.worker import AgentSpec, RolloutPlan
+from opentinker.scheduler.sources import policy_settings
 from opentinker.types import SamplingParams
 
 EQUILIBRIUM = "equilibrium"
@@ -117,9 +118,9 @@ def _check(source: Path, experiment: Experiment, files: tuple[Path, ...]) -> Che
 def _training(experiment: RLExperiment, seats: tuple[str, ...]) -> None:
     """What of the training can be wrong for this cast."""
     train, policies = experiment.train, experiment.policies
-    credit.make(train.credit, **train.credit_options)
-    if train.loss not in losses.names():
-        raise UnknownNameError("loss", train.loss, losses.names())
+    for what, made in (("credit", credit), ("loss", losses)):
+        if getattr(train, what) not in made.names():
+            raise UnknownNameError(f"train.{what}", getattr(train, what), made.names())
     check_teams(seats, train.teams)
     frozen = [name for name, each in policies.items() if isinstance(each, FrozenPolicy)]
     if len(frozen) == len(policies):
@@ -132,6 +133,23 @@ def _training(experiment: RLExperiment, seats: tuple[str, ...]) -> None:
             continue
         known = ["copy", "base", *frozen]
         raise UnknownNameError(f"reference of policy {name!r}", section.reference, known)
+    _options(experiment)
+
+
+def _options(experiment: RLExperiment) -> None:
+    """Make the credit estimator and each policy's loss once, so that wrong options are found."""
+    train = experiment.train
+    try:
+        critic = credit.make(train.credit, **train.credit_options).needs_values
+    except ConfigError as error:
+        raise ConfigError(f"train.credit_options: {error}") from error
+    for name, section in experiment.policies.items():
+        if not isinstance(section, FrozenPolicy):
+            settings = policy_settings(experiment, name, critic=critic)
+            try:
+                losses.of(settings)
+            except ConfigError as error:
+                raise ConfigError(f"train.loss_options: {error}") from error
 
 
 def _cast(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opentinker.errors import CheckpointError, ConfigError, UnknownNameError
+from opentinker.errors import CheckpointError, ConfigError
 from opentinker.learner.peft_folder import is_adapter
 from opentinker.recorder import Run
-from opentinker.scheduler.jobs import MODEL
+from opentinker.scheduler.checkpoints import noted_base, policy_folder
 
 
 def export_run(
@@ -27,11 +27,9 @@ def export_run(
     from opentinker.learner.exporting import export_policy
 
     checkpoint = _checkpoint(run, step, best)
-    source = checkpoint / "policies" / policy
-    if not source.is_dir():
-        known = [path.name for path in (checkpoint / "policies").iterdir() if path.is_dir()]
-        raise UnknownNameError("policy", policy, known, f"of the run {run.folder}")
-    base = (run.folder / run.read_json(MODEL)["folder"]).resolve()
+    source = policy_folder(run, checkpoint, policy)
+    base = noted_base(run)
+    assert base is not None, "a run with a checkpoint has a base model"
     target = out or run.folder / "export" / policy
     if out is not None and target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{str(target)!r} is there already; name a new folder")

@@ -16,7 +16,7 @@ from opentinker.rendering import Renderer
 from opentinker.rollout.routing import Route
 from opentinker.rollout.worker import RolloutPlan
 from opentinker.scheduler.cluster import Cluster, Worker
-from opentinker.scheduler.sources import adapter_spec, served_alone
+from opentinker.scheduler.sources import adapter_spec, policy_settings, served_alone
 from opentinker.types import (
     BASE,
     Episode,
@@ -71,7 +71,7 @@ class Fleet:
             _same_words(source, renderer)
         await self._learner.ready()
         for name in sorted(self._sources, key=self._trainable):  # references come first
-            settings = self._settings(name) if self._trainable(name) else None
+            settings = self._settings(name)
             await self._learner.call("add_policy", name, self._sources[name], settings)
         await asyncio.gather(*(engine.ready() for engine in self._engines))
         facts = [await engine.call("facts") for engine in self._engines]
@@ -164,6 +164,12 @@ class Fleet:
     async def load(self, folder: Path) -> None:
         await self._learner.call("load", str(folder.resolve()))
 
+    def _settings(self, name: str) -> PolicySettings | None:
+        """How a policy learns; None for a frozen one."""
+        if not self._trainable(name):
+            return None
+        return policy_settings(self._experiment, name, critic=self._needs_values)
+
     def _trainable(self, name: str) -> bool:
         return not isinstance(self._experiment.policies[name], FrozenPolicy)
 
@@ -199,33 +205,6 @@ class Fleet:
         common = {"kind": kind, "model": model, "seed": self._experiment.seed, "threads": threads}
         path = "opentinker.scheduler.engines:EngineHost"
         self._engines.append(self._cluster.worker(path, {**common, **options}, threads=threads))
-
-    def _settings(self, policy: str) -> PolicySettings:
-        section, train = self._experiment.policies[policy], self._experiment.train
-        assert not isinstance(section, FrozenPolicy)
-        sampling = self._experiment.sampling
-        cap = train.importance_cap
-        if cap is None and train.max_staleness > 0:
-            cap = 2.0
-        return PolicySettings(
-            learning_rate=section.learning_rate,
-            entropy=section.entropy,
-            kl=section.kl,
-            reference=section.reference,
-            reference_every=section.reference_every,
-            max_grad_norm=train.max_grad_norm,
-            loss=train.loss,
-            loss_options=train.loss_options,
-            importance_cap=cap,
-            normalization=train.normalization,
-            normalization_tokens=train.normalization_tokens or sampling.max_tokens,
-            temperature=sampling.temperature,
-            epochs=train.epochs,
-            minibatches=train.minibatches,
-            critic=self._needs_values,
-            value_coefficient=train.value_coefficient,
-            max_skipped=train.max_skipped,
-        )
 
 
 def _same_words(source: Source, renderer: Renderer) -> None:

@@ -16,6 +16,7 @@ from opentinker.experiment import RLExperiment
 from opentinker.recorder import Run, State
 from opentinker.rollout.worker import AgentSpec
 from opentinker.scheduler.check import Checked, check
+from opentinker.scheduler.checkpoints import MODEL, noted_base
 from opentinker.scheduler.cluster import Cluster
 from opentinker.scheduler.finetune import base_model, corpus, demonstrate, finetune
 from opentinker.scheduler.learned import load_data
@@ -26,9 +27,6 @@ from opentinker.scheduler.sources import policy_sources
 from opentinker.scheduler.watcher import Watcher
 
 log = logging.getLogger(__name__)
-
-MODEL = "model.json"
-"""In a run's folder: where its base model is."""
 
 _CORPUS = 256
 """random episodes whose texts the tiny model's tokenizer is trained on, when no job came before"""
@@ -117,12 +115,9 @@ def _finished(checked: Checked, runs: Path) -> Run | None:
 
 async def _model(checked: Checked, run: Run, before: Run | None, cluster: Cluster) -> Path:
     """The folder of the base model; a run that is taken up has it noted, as seen from the run."""
-    noted = run.read_json(MODEL)
-    if noted:
-        folder = run.folder / noted["folder"]
-        if not (folder / "config.json").is_file():
-            raise CheckpointError(f"the run's base model {str(folder)!r} is gone")
-        return folder.resolve()
+    noted = noted_base(run)
+    if noted is not None:
+        return noted
     if before is not None:
         model = _left_by(before)
     elif checked.experiment.model != "tiny":

@@ -1,4 +1,4 @@
-"""Where a policy's weights come from: its section of the experiment, as the learner takes it."""
+"""Where a policy's weights come from and how it learns: its part of the experiment, resolved."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from opentinker.errors import ConfigError
 from opentinker.experiment import FrozenPolicy, FullPolicy, LoraPolicy, RLExperiment
 from opentinker.learner.peft_folder import is_adapter, read_spec
-from opentinker.learner.settings import FrozenSource, FullSource, LoraSource, Source
+from opentinker.learner.settings import FrozenSource, FullSource, LoraSource, PolicySettings, Source
 from opentinker.recorder import Run
+from opentinker.scheduler.checkpoints import newest_checkpoint, policy_folder
 from opentinker.types import AdapterSpec
 
 
@@ -18,6 +19,34 @@ def policy_sources(experiment: RLExperiment, runs: Path) -> dict[str, Source]:
     ConfigError: a folder that is not there, holds no weights, or holds others than asked for.
     """
     return {name: _source(name, section, runs) for name, section in experiment.policies.items()}
+
+
+def policy_settings(experiment: RLExperiment, policy: str, *, critic: bool) -> PolicySettings:
+    """How a trainable policy learns; ConfigError for settings that don't go together."""
+    section, train = experiment.policies[policy], experiment.train
+    assert not isinstance(section, FrozenPolicy)
+    cap = train.importance_cap
+    if cap is None and train.max_staleness > 0 and "importance_cap" not in train.loss_options:
+        cap = 2.0
+    return PolicySettings(
+        learning_rate=section.learning_rate,
+        entropy=section.entropy,
+        kl=section.kl,
+        reference=section.reference,
+        reference_every=section.reference_every,
+        max_grad_norm=train.max_grad_norm,
+        loss=train.loss,
+        loss_options=train.loss_options,
+        importance_cap=cap,
+        normalization=train.normalization,
+        normalization_tokens=train.normalization_tokens or experiment.sampling.max_tokens,
+        temperature=experiment.sampling.temperature,
+        epochs=train.epochs,
+        minibatches=train.minibatches,
+        critic=critic,
+        value_coefficient=train.value_coefficient,
+        max_skipped=train.max_skipped,
+    )
 
 
 def served_alone(source: Source) -> bool:
@@ -72,12 +101,11 @@ def _folder(key: str, name: str, runs: Path) -> Path:
     run, colon, policy = name.rpartition(":")
     if not colon:
         raise ConfigError(f"{key}: no folder {name!r}; allowed: a folder, or RUN:POLICY")
-    checkpoint = Run.open(runs, run).latest_checkpoint()
-    folder = checkpoint / "policies" / policy
-    if not folder.is_dir():
-        known = sorted(p.name for p in (checkpoint / "policies").iterdir() if p.is_dir())
-        raise ConfigError(f"{key}: run {run!r} has no policy {policy!r}; it has {', '.join(known)}")
-    return folder.resolve()
+    found = Run.open(runs, run)
+    try:
+        return policy_folder(found, newest_checkpoint(found), policy)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
 
 
 def _whole(key: str, folder: Path) -> Path:

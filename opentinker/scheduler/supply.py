@@ -28,7 +28,8 @@ class Supply:
     ) -> None:
         self._play = play
         self._requests = requests
-        self._buffer = Buffer(max_staleness, first)
+        newest = requests(first - 1)[-1].id if first > 1 else ""
+        self._buffer = Buffer(max_staleness, first, newest)
         self._last = last
         self._tasks: dict[int, asyncio.Task[list[Episode]]] = {}
 
@@ -41,8 +42,9 @@ class Supply:
     def published(self, version: int) -> None:
         """The weights of step `version` are served: start what may be started."""
         while self._buffer.may_start(version) and self._buffer.started < self._last:
-            step = self._buffer.start()
-            self._tasks[step] = asyncio.create_task(self._play(self._requests(step)))
+            requests = self._requests(self._buffer.started + 1)
+            step = self._buffer.start([request.id for request in requests])
+            self._tasks[step] = asyncio.create_task(self._play(requests))
 
     def close(self) -> None:
         """Give up what is being played."""

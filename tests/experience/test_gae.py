@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -30,6 +32,16 @@ def brute(rewards: list[float], values: list[float], gamma: float, lam: float) -
     deltas = [r + gamma * n - v for r, n, v in zip(rewards, ahead, values, strict=True)]
     turns = range(len(rewards))
     return [sum((gamma * lam) ** (j - k) * deltas[j] for j in turns if j >= k) for k in turns]
+
+
+def cut(
+    rewards: list[float], values: list[float], **options: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """As `gae`, of a play that was truncated."""
+    estimator = credit.make("gae", normalize=False, **options)
+    found = estimator.advantages([replace(play(rewards, values), truncated=True)])
+    assert found.targets is not None
+    return found.advantages[0], found.targets[0]
 
 
 def random_case(seed: int) -> tuple[list[float], list[float]]:
@@ -77,6 +89,30 @@ def test_lambda_0_is_the_error_of_one_step() -> None:
         rewards, values = random_case(seed)
         expected = np.array(rewards) + 0.9 * np.array([*values[1:], 0.0]) - values
         assert gae(rewards, values, gamma=0.9, lam=0.0)[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_truncated_play_goes_on_at_its_last_value_as_worked_by_hand() -> None:
+    """gamma = lam = 1/2. Deltas: 1 and -3 as above; 6 + 1/2 * 2 - 2 = 5, where an end gives 4.
+
+    A_2 = 5; A_1 = -3 + 5 / 4 = -7/4; A_0 = 1 - 7/4 / 4 = 9/16.
+    """
+    advantages, targets = cut([1.0, 0.0, 6.0], [2.0, 4.0, 2.0], gamma=0.5, lam=0.5)
+    assert advantages.tolist() == [0.5625, -1.75, 5.0]
+    assert targets.tolist() == [2.5625, 2.25, 7.0]
+
+
+def test_a_cut_after_turns_without_a_value_is_as_worked_by_hand() -> None:
+    """gamma = 1/2; turn 0 lasts two turns: 1 + 4 / 2 + V_0 / 4 - V_0 = 3 + 1/2 - 2."""
+    advantages, targets = cut([1.0, 4.0], [2.0, NAN], gamma=0.5)
+    assert advantages.tolist() == [1.5, 0.0]
+    assert targets[0] == 3.5 and np.isnan(targets[1])
+    assert cut([1.0], [NAN])[0].tolist() == [0.0]
+
+
+def test_to_be_cut_while_nothing_happens_is_no_loss_and_no_gain() -> None:
+    """An end at which nothing is paid is one: what was expected did not come."""
+    assert cut([0.0, 0.0], [0.5, 0.5], lam=1.0)[0].tolist() == [0.0, 0.0]
+    assert gae([0.0, 0.0], [0.5, 0.5], lam=1.0)[0].tolist() == [-0.5, -0.5]
 
 
 def test_a_turn_without_a_value_is_passed_over_as_worked_by_hand() -> None:

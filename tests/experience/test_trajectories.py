@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,8 @@ def test_a_failed_episode_gives_nothing() -> None:
 def test_a_truncated_episode_is_learned_from() -> None:
     cut = episode(turn(0, "player_0", (10,), (20,)), outcome="truncated")
     assert len(trajectories(cut)) == len(plays(cut)) == 1
+    assert [play.truncated for play in plays(cut)] == [True]
+    assert [play.truncated for play in plays(replace(cut, outcome="finished"))] == [False]
 
 
 def test_a_play_counts_all_turns_of_the_policy() -> None:

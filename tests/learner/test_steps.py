@@ -202,7 +202,7 @@ def test_the_mismatch_is_of_what_the_update_began_with(
 def test_options_go_to_the_loss(model: str, make_batch: MakeBatch, random_rows: Rows) -> None:
     with pytest.raises(ConfigError, match="'ppo_clip' has no option 'epsilon'; it has epsilon_low"):
         worker(model, loss="ppo_clip", loss_options={"epsilon": 0.2})
-    with pytest.raises(ConfigError, match="given twice"):
+    with pytest.raises(ConfigError, match="give one of them"):
         worker(model, loss_options={"importance_cap": 2.0}, importance_cap=2.0)
     batch = replace(make_batch(random_rows(4), logprob=-100.0))
     report = worker(model, loss_options={"importance_cap": 2.0}).update("alice", [batch])

@@ -14,7 +14,9 @@ import tomli_w
 from opentinker import cli
 from opentinker.config import parse_experiment
 from opentinker.errors import ConfigError
+from opentinker.experiment import RLExperiment
 from opentinker.scheduler.check import Checked, check
+from opentinker.scheduler.sources import policy_settings
 from opentinker.types import SamplingParams
 
 KUHN: dict[str, Any] = {
@@ -98,7 +100,30 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"cast": {"player_0": "alice", "player_1": "policy"}}, ["agent of seat 'player_1' 'policy'"]),
     ({"train": {"credit": "group_relativ"}}, ["'group_relativ'", "did you mean 'group_relative'?"]),
-    ({"train": {"credit_options": {"decay_": 1}}}, ["role_baseline", "decay_"]),
+    (
+        {"train": {"credit_options": {"decay_": 1}}},
+        ["train.credit_options: credit 'role_baseline' has no option 'decay_'; it has decay"],
+    ),
+    (
+        {"train": {"credit_options": {"decay": 1.5}}},
+        ["train.credit_options: ", "decay is 1.5; allowed: 0 <= decay < 1"],
+    ),
+    (
+        {"train": {"loss": "ppo_clip", "loss_options": {"epsilon": 0.2}}},
+        ["train.loss_options: loss 'ppo_clip' has no option 'epsilon'; it has epsilon_low"],
+    ),
+    (
+        {"train": {"loss": "gspo", "loss_options": {"epsilon_low": 1.5}}},
+        ["train.loss_options: loss 'gspo': epsilon_low is 1.5", "above 0, at most 1"],
+    ),
+    (
+        {"train": {"loss": "cross_entropy", "max_staleness": 1}},
+        ["loss 'cross_entropy' has no option 'importance_cap'; it has none"],
+    ),
+    (
+        {"train": {"importance_cap": 2.0, "loss_options": {"importance_cap": 3.0}}},
+        ["train.importance_cap = 2.0", "loss_options"],
+    ),
     ({"env": {"id": "opentinker.envs.kuhn_poker_v0:enw"}}, ["enw", "did you mean 'env'?"]),
     ({"model": "nobody/nothing"}, ["no model 'nobody/nothing'", "'tiny'"]),
     ({"after": "nothing.toml"}, ["after: no experiment file", "nothing.toml"]),
@@ -133,11 +158,21 @@ def test_modules_beside_the_file_are_found_and_their_names_known(tmp_path: Path)
     assert checked.plan.modules == ("names_of_a_test",) and checked.plan.env == "my_kuhn-v0"
 
 
+def test_a_cap_among_the_losss_options_takes_the_place_of_the_one_of_stale_tokens(
+    tmp_path: Path,
+) -> None:
+    train = {"max_staleness": 1, "loss_options": {"importance_cap": 5.0}}
+    experiment = _check(tmp_path, train=train).experiment
+    assert isinstance(experiment, RLExperiment)
+    assert policy_settings(experiment, "alice", critic=False).importance_cap is None
+
+
 def test_a_check_that_fails_has_started_no_ray_and_loaded_no_torch(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(tomli_w.dumps({**KUHN, "model": "nobody/nothing"}))  # the last thing checked
     code = (
-        "import sys\nfrom opentinker import cli\n"
+        "import sys\nfrom opentinker import cli\nfrom opentinker.learner import losses\n"
+        "assert all(map(losses.make, losses.names()))\n"
         f"assert cli.main(['run', {str(path)!r}]) == 2\n"
         "assert not {'torch', 'vllm'} & set(sys.modules)\n"
         "import ray\nassert not ray.is_initialized()\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ from opentinker.scheduler.supply import Supply
 from opentinker.types import Episode, EpisodeRequest
 
 STEPS = 8
+Requests = Callable[[int], list[EpisodeRequest]]
 
 
 class World:
@@ -83,6 +85,21 @@ def test_what_is_played_ahead_is_never_older_than_the_bound_and_reaches_it(
     assert max(ages) == bound and min(ages) == 0
     assert world.most <= bound + 1  # batches that are played or wait: the buffer is bounded
     assert world.started == list(range(1, STEPS + 1))
+
+
+def test_a_resumed_supply_plays_the_steps_that_are_left_and_none_from_before() -> None:
+    async def train(requests: Requests) -> list[str]:
+        world = World(1)
+        world.finish(*world.gates)
+        world.supply = Supply(world.play, requests, 1, 7, STEPS)
+        found = [episode for step in (7, 8) for episode in await world.update(step)]
+        return [episode.request.id for episode in found]
+
+    world = World(1)
+    ids = asyncio.run(train(world.requests))
+    assert ids == ["7-0", "7-1", "7-2", "8-0", "8-1", "8-2"]
+    with pytest.raises(ValueError, match="episode '6-0' of batch 7 does not come after '6-2'"):
+        asyncio.run(train(lambda step: world.requests(min(step, 6))))
 
 
 def test_the_next_batch_is_played_while_the_learner_still_learns() -> None:

@@ -16,7 +16,8 @@ from opentinker.types import Play
 class GAE(Memoryless):
     """A_k = sum over l of (gamma * lam)^l * delta_(k+l), turn by turn (arXiv 1506.02438).
 
-    delta_k = r_k + gamma * V_(k+1) - V_k; the value after the last turn is 0. The critic's targets
+    delta_k = r_k + gamma * V_(k+1) - V_k. The value after the last turn is 0; in a truncated
+    episode, whose next state nobody saw, it is that of the last turn again. The critic's targets
     are A + V, before advantages are standardized over the update (`normalize`).
 
     A turn whose value is NaN is not the policy's to train, and is passed over: the turn with a
@@ -51,6 +52,9 @@ class GAE(Memoryless):
         found = np.zeros(len(values))
         reward, discount = 0.0, 1.0
         next_value = next_advantage = 0.0
+        seen = values[~np.isnan(values)]
+        if play.truncated and len(seen):
+            next_value = float(seen[-1])
         for k in reversed(range(len(values))):
             reward = float(play.rewards[k]) + self._gamma * reward
             discount *= self._gamma

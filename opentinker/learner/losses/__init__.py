@@ -1,5 +1,6 @@
 """Losses: one a file, whose name is its name in a config and whose `build` makes it.
 
+Making one loads no torch, so that options are checked before anything is started.
 Axes: N trained tokens of one micro-batch.
 """
 
@@ -13,6 +14,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opentinker.errors import ConfigError, UnknownNameError
+from opentinker.learner.settings import PolicySettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +61,13 @@ def make(name: str, **options: Any) -> Loss:
             known = ", ".join(allowed) or "none"
             raise ConfigError(f"loss {name!r} has no option {option!r}; it has {known}")
     return build(**options)
+
+
+def of(settings: PolicySettings) -> Loss:
+    """The loss that a policy learns by; `ConfigError` as for `make`."""
+    cap = settings.importance_cap
+    options = dict(settings.loss_options) | ({} if cap is None else {"importance_cap": cap})
+    return make(settings.loss, **options)
 
 
 def importance(gap: Tensor, cap: float | None) -> tuple[Tensor | float, dict[str, Tensor]]:

@@ -7,10 +7,12 @@ there is no lower bound unless it is asked for.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from opentinker.learner.losses import Loss, Tokens, check_options, importance
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def build(
@@ -21,7 +23,7 @@ def build(
 
     def cispo(tokens: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
         correction, metrics = importance(tokens.proximal - tokens.engine, importance_cap)
-        ratio = torch.exp(tokens.logprobs.detach() - tokens.proximal)
+        ratio = (tokens.logprobs.detach() - tokens.proximal).exp()
         held = ratio.clamp(1 - epsilon_low, 1 + epsilon_high)
         scale = tokens.weights * correction * held * tokens.advantages
         return -(scale * tokens.logprobs).sum(), {

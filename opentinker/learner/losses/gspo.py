@@ -8,17 +8,19 @@ small bounds, which are the paper's.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from opentinker.learner.losses import Loss, Tokens, check_options, importance
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def row_means(values: Tensor, sequences: Tensor) -> Tensor:
     """[N] for each token the mean of `values` [N] over the tokens of its row."""
-    _, places, counts = torch.unique(sequences, return_inverse=True, return_counts=True)
-    sums = torch.zeros(len(counts), dtype=values.dtype, device=values.device)
-    return (sums.index_add(0, places, values) / counts)[places]
+    _, places, counts = sequences.unique(return_inverse=True, return_counts=True)
+    sums = values.new_zeros(len(counts)).index_add(0, places, values)
+    return (sums / counts)[places]
 
 
 def build(
@@ -30,10 +32,10 @@ def build(
     def gspo(tokens: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
         gap = row_means(tokens.proximal - tokens.engine, tokens.sequences)
         correction, metrics = importance(gap, importance_cap)
-        ratio = torch.exp(row_means(tokens.logprobs - tokens.proximal, tokens.sequences))
+        ratio = row_means(tokens.logprobs - tokens.proximal, tokens.sequences).exp()
         free = ratio * tokens.advantages
         held = ratio.clamp(1 - epsilon_low, 1 + epsilon_high) * tokens.advantages
-        loss = -(tokens.weights * correction * torch.minimum(free, held)).sum()
+        loss = -(tokens.weights * correction * free.minimum(held)).sum()
         return loss, {**metrics, "clipped_share": (held < free).to(free.dtype)}
 
     return gspo

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from opentinker.learner.losses import Loss, Tokens, check_options, importance
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def build(importance_cap: float | None = None) -> Loss:

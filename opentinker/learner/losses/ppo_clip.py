@@ -7,10 +7,12 @@ The higher upper bound is DAPO's "clip-higher" (arXiv 2503.14476).
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from opentinker.learner.losses import Loss, Tokens, check_options, importance
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def build(
@@ -21,10 +23,10 @@ def build(
 
     def ppo_clip(tokens: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
         correction, metrics = importance(tokens.proximal - tokens.engine, importance_cap)
-        ratio = torch.exp(tokens.logprobs - tokens.proximal)
+        ratio = (tokens.logprobs - tokens.proximal).exp()
         free = ratio * tokens.advantages
         held = ratio.clamp(1 - epsilon_low, 1 + epsilon_high) * tokens.advantages
-        loss = -(tokens.weights * correction * torch.minimum(free, held)).sum()
+        loss = -(tokens.weights * correction * free.minimum(held)).sum()
         return loss, {**metrics, "clipped_share": (held < free).to(free.dtype)}
 
     return ppo_clip
