@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -145,5 +146,6 @@ def make_dataset(task: str, config: Mapping[str, Any]) -> Any:
         raise ConfigError(
             f"reasoning-gym's {task!r} can't be made with {dict(config)!r}: {error!r}"
         ) from error
-    with OwnGenerators(config["seed"]).inside():
+    with OwnGenerators(config["seed"]).inside(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # arc_agi's library leaves its files open
         return kind(config=made)
