@@ -34,6 +34,10 @@ SCORING = (
 """seen from reasoning-gym's scorers were ValueError, AttributeError, LookupError and TypeError; the
 others are what evaluating somebody's words can raise"""
 
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"number_sequence": {"max_complexity": 2}}
+"""task -> settings that differ from reasoning-gym's own defaults; at a complexity of 3 some of its
+sequences are squares of squares, whose numbers take minutes to work out"""
+
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -121,7 +125,7 @@ def reasoning_env(
         task,
         size=size,
         data_seed=data_seed,
-        config=config,
+        config={**DEFAULTS.get(task, {}), **config},
         illegal=illegal,
         render_mode=render_mode,
     )

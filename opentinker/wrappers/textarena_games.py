@@ -15,6 +15,7 @@ FILES = "its package lacks files that it reads"
 CALLS = "it breaks off at its first move: it calls TextArena's own state with wrong arguments"
 REWARD = "its rewards are sentences"
 DEAL = "dealing its puzzle takes from seconds to minutes"
+LOOP = "it never ends a move once every player has made too many invalid ones"
 RAW = "it has no form without TextArena's own wrappers"
 
 SEATS: Mapping[str, tuple[int, int]] = {
@@ -48,7 +49,6 @@ SEATS: Mapping[str, tuple[int, int]] = {
     "LightsOut-v0": (1, 1),
     "LinesOfAction-v0": (2, 2),
     "LogicPuzzle-v0": (1, 1),
-    "MarketEntryGame-v0": (2, 10),
     "Mastermind-v0": (1, 1),
     "MemoryGame-v0": (2, 2),
     "Minesweeper-v0": (1, 1),
@@ -58,7 +58,6 @@ SEATS: Mapping[str, tuple[int, int]] = {
     "PegJump-v0": (1, 1),
     "PigDice-v0": (2, 2),
     "Poker-v0": (2, 10),
-    "PublicGoodsGame-v0": (2, 10),
     "QuantumTicTacToe-v0": (2, 2),
     "RushHour-v0": (1, 1),
     "SantoriniBaseFixed-v0": (2, 3),
@@ -104,6 +103,8 @@ REFUSED: Mapping[str, str] = {
     "IteratedStagHunt-v0": SYNTAX,
     "Klondike-v0": SYNTAX,
     "LetterAuction-v0": WORDS,
+    "MarketEntryGame-v0": LOOP,
+    "PublicGoodsGame-v0": LOOP,
     "ReverseTicTacToe-v0": SYNTAX,
     "ScenarioPlanning-v0": KEY,
     "ScorableGames-v0": FILES,

@@ -112,7 +112,7 @@ def test_of_every_game_is_known_whether_it_can_be_played_or_why_not() -> None:
     ids = {re.sub("(-raw|-train)+$", "", id) for id in registration.ENV_REGISTRY}
     assert not SEATS.keys() & REFUSED.keys()
     assert set(playable()) == {id for id in ids if not refusal(id)}
-    assert len(ids) == 238 and len(playable()) == 176
+    assert len(ids) == 238 and len(playable()) == 174
     for id in ids - set(playable()):
         with pytest.raises(ConfigError, match=r"can't be played here: (it|its|dealing) "):
             make_env(f"textarena/{id}")
