@@ -28,10 +28,9 @@ def _openspiel() -> Iterable[str]:
 
 
 def _textarena() -> Iterable[str]:
-    from opentinker.wrappers.textarena_games import SEATS
+    from opentinker.wrappers.textarena import playable
 
-    load("textarena", "textarena")
-    return SEATS
+    return playable()
 
 
 def _gymnasium() -> Iterable[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,10 @@ SCORING = (
 )
 """seen from reasoning-gym's scorers were ValueError, AttributeError, LookupError and TypeError; the
 others are what evaluating somebody's words can raise"""
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"number_sequence": {"max_complexity": 2}}
+"""task -> settings that differ from reasoning-gym's own defaults; at a complexity of 3 some of its
+sequences are squares of squares, whose numbers take minutes to work out"""
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
@@ -120,7 +125,7 @@ def reasoning_env(
         task,
         size=size,
         data_seed=data_seed,
-        config=config,
+        config={**DEFAULTS.get(task, {}), **config},
         illegal=illegal,
         render_mode=render_mode,
     )
@@ -145,5 +150,6 @@ def make_dataset(task: str, config: Mapping[str, Any]) -> Any:
         raise ConfigError(
             f"reasoning-gym's {task!r} can't be made with {dict(config)!r}: {error!r}"
         ) from error
-    with OwnGenerators(config["seed"]).inside():
+    with OwnGenerators(config["seed"]).inside(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # arc_agi's library leaves its files open
         return kind(config=made)

@@ -8,14 +8,16 @@ the game against it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from opentinker.env import TextEnv
 from opentinker.errors import ConfigError, UnknownNameError
 from opentinker.wrappers.extras import load
 from opentinker.wrappers.generators import OwnGenerators
-from opentinker.wrappers.textarena_games import REFUSED, SEATS
+from opentinker.wrappers.textarena_games import SEATS, game_of, refusal
 
 
 class TextArenaEnv(TextEnv):
@@ -60,7 +62,7 @@ class TextArenaEnv(TextEnv):
     def play(self, seat: str, action: str) -> None:
         self._steps.append(action)
         self._new[seat] = []
-        with self._generators.inside():
+        with quiet(self._generators):
             done, _ = self._game.step(action)
         self._hear()
         if done:
@@ -76,7 +78,7 @@ class TextArenaEnv(TextEnv):
         return self.possible_agents[self._game.state.current_player_id]
 
     def _open(self) -> None:
-        with self._generators.inside():
+        with quiet(self._generators):
             self._game = make_game(self._id, self._config)
             self._game.reset(num_players=len(self.seats), seed=self.seed)
 
@@ -113,7 +115,7 @@ class TextArenaEnv(TextEnv):
         self._generators = OwnGenerators(self.seed)
         self._open()
         for action in self._steps:
-            with self._generators.inside():
+            with quiet(self._generators):
                 self._game.step(action)
         self._game.state.observations = {player: [] for player in range(len(self.seats))}
 
@@ -128,15 +130,16 @@ def textarena_env(
     render_mode: str | None = None,
     **config: Any,
 ) -> TextArenaEnv:
-    """The game that TextArena calls `id`, as `"TicTacToe-v0"`; `config` is the game's own.
+    """The game that TextArena calls `id`, as `"Nim-v0"` or `"Nim-v0-large"`; `config` is its own.
 
     `seats` is how many play, by default the fewest that can.
     """
-    if id in REFUSED:
-        raise ConfigError(f"TextArena's {id!r} can't be played here: {REFUSED[id]}")
-    if id not in SEATS:
-        raise UnknownNameError("TextArena game", id, SEATS)
-    fewest, most = SEATS[id]
+    if why := refusal(id):
+        raise ConfigError(f"TextArena's {id!r} can't be played here: {why}")
+    known = playable()
+    if id not in known:
+        raise UnknownNameError("TextArena game", id, known)
+    fewest, most = SEATS[game_of(id)]
     count = fewest if seats is None else seats
     if not fewest <= count <= most:
         raise ConfigError(f"textarena/{id} with seats={seats!r}; it takes {fewest} to {most}")
@@ -145,7 +148,7 @@ def textarena_env(
             f"textarena/{id} with max_turns={max_turns!r}, max_letters={max_letters!r}; both are "
             f"at least 1"
         )
-    with OwnGenerators(0).inside():
+    with quiet(OwnGenerators(0)):
         make_game(id, config)  # refuses wrong options before a run starts
     return TextArenaEnv(
         id,
@@ -156,6 +159,21 @@ def textarena_env(
         illegal=illegal,
         render_mode=render_mode,
     )
+
+
+def playable() -> list[str]:
+    """The games of TextArena that can be played here, and their variants, sorted."""
+    load("textarena", "textarena")
+    registered = load("textarena.envs.registration", "textarena").ENV_REGISTRY
+    ids = {id.removesuffix("-raw") for id in registered if id.endswith("-raw")}
+    return sorted(id for id in ids if game_of(id) in SEATS and not refusal(id))
+
+
+@contextmanager
+def quiet(generators: OwnGenerators) -> Iterator[None]:
+    """Random numbers of a game's own; what some games print while they deal or score is dropped."""
+    with generators.inside(), redirect_stdout(io.StringIO()):
+        yield
 
 
 def make_game(id: str, config: Mapping[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from functools import partial
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from opentinker.errors import ConfigError, UnknownNameError
 from opentinker.registry import make_env
 from opentinker.testing import check_env
-from opentinker.wrappers.textarena_games import REFUSED, SEATS
+from opentinker.wrappers.textarena import playable
+from opentinker.wrappers.textarena_games import REFUSED, SEATS, refusal
 
-pytest.importorskip("textarena")
+registration: Any = pytest.importorskip("textarena.envs.registration")
 
 QUICK = ("KuhnPoker-v0", "Nim-v0", "TicTacToe-v0")
 
@@ -25,7 +27,7 @@ def test_it_keeps_pettingzoos_contract_and_ours(id: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", sorted(SEATS.keys() - set(QUICK)))
+@pytest.mark.parametrize("id", sorted(set(playable()) - set(QUICK)))
 def test_every_other_game_that_is_offered_keeps_it(id: str) -> None:
     check_env(partial(make_env, f"textarena/{id}", max_turns=20), games=2)
 
@@ -106,10 +108,27 @@ def test_a_copy_goes_on_as_the_game_does() -> None:
     assert not any(env.terminations.values())
 
 
-def test_what_can_not_be_made_is_said_in_words() -> None:
+def test_of_every_game_is_known_whether_it_can_be_played_or_why_not() -> None:
+    ids = {re.sub("(-raw|-train)+$", "", id) for id in registration.ENV_REGISTRY}
     assert not SEATS.keys() & REFUSED.keys()
+    assert set(playable()) == {id for id in ids if not refusal(id)}
+    assert len(ids) == 238 and len(playable()) == 174
+    for id in ids - set(playable()):
+        with pytest.raises(ConfigError, match=r"can't be played here: (it|its|dealing) "):
+            make_env(f"textarena/{id}")
+
+
+def test_what_a_game_prints_is_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    env: Any = make_env("textarena/LogicPuzzle-v0")
+    play(env, "no yes")
+    assert capsys.readouterr().out == ""
+
+
+def test_what_can_not_be_made_is_said_in_words() -> None:
     with pytest.raises(UnknownNameError, match=r"did you mean 'TicTacToe-v0'"):
         make_env("textarena/TicTacTo-v0")
+    with pytest.raises(UnknownNameError, match=r"did you mean 'Nim-v0-large'"):
+        make_env("textarena/Nim-v0-larg")
     with pytest.raises(ConfigError, match="word lists"):
         make_env("textarena/Wordle-v0")
     with pytest.raises(ConfigError, match="it takes 2 to 2"):
