@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 LAST = 10
 """updates at the end of a run whose episodes are counted"""
 
+TOGETHER = ('env.options.pay="together"', "train.updates=80", "evaluate.every=80")
 WHAT: Mapping[str, Conditions] = {
     "judge": {
         "no debate": ("silent.toml", "judge", ()),
@@ -33,7 +34,7 @@ WHAT: Mapping[str, Conditions] = {
         "all three trained": ("experiment.toml", "judge", ()),
     },
     "together": {
-        "debate, paid together": ("experiment.toml", "judge", ('env.options.pay="together"',)),
+        "debate, paid together": ("experiment.toml", "judge", TOGETHER),
         "self-consistency": ("consistency.toml", "debater_0", ()),
     },
     "groups": {
