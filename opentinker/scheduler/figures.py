@@ -10,8 +10,8 @@ from opentinker.types import Episode, UpdateReport
 def step_metrics(
     episodes: Sequence[Episode], reports: Sequence[UpdateReport], seconds: float
 ) -> dict[str, float]:
-    """`reward/<seat>` mean return, `illegal` share of moves, `tokens_per_second` sampled, and
-    `<policy>/<metric>` of each update.
+    """`reward/<seat>` mean return, `illegal` share of moves, `tokens_per_second` sampled in the
+    `seconds` of play, and `<policy>/<metric>` of each update.
     """
     found: dict[str, float] = {}
     seats = episodes[0].returns if episodes else ()
@@ -20,7 +20,7 @@ def step_metrics(
     turns = [turn for e in episodes for turn in e.turns]
     found["illegal"] = sum(not turn.legal for turn in turns) / max(1, len(turns))
     found["turns"] = len(turns)
-    found["tokens_per_second"] = sum(len(turn.tokens) for turn in turns) / max(seconds, 1e-9)
+    found["tokens_per_second"] = sum(len(turn.tokens) for turn in turns) / seconds
     for report in reports:
         found[f"{report.policy}/version"] = report.version
         found[f"{report.policy}/skipped"] = float(bool(report.skipped))

@@ -173,7 +173,7 @@ class CoTraining:
             "step": self.step,
             "episodes_total": self.step * train.episodes_per_update,
             **counts,
-            **step_metrics(kept, reports, waited - began),
+            **step_metrics(kept, reports, supply.seconds),
             "probe_gap": gap,
             **exact,
             "seconds": done - began,

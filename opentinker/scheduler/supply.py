@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 
 from opentinker.experience.buffer import Buffer
 from opentinker.scheduler.evaluate import Play
@@ -31,12 +32,15 @@ class Supply:
         newest = requests(first - 1)[-1].id if first > 1 else ""
         self._buffer = Buffer(max_staleness, first, newest)
         self._last = last
-        self._tasks: dict[int, asyncio.Task[list[Episode]]] = {}
+        self._tasks: dict[int, asyncio.Task[tuple[list[Episode], float]]] = {}
+        self.seconds = 0.0
+        """how long the batch taken last was in play, waited for or not"""
 
     async def take(self, step: int) -> list[Episode]:
         """The episodes of `step`, once; raises what playing them raised."""
         self.published(step - 1)
-        self._buffer.add(step, await self._tasks.pop(step))
+        episodes, self.seconds = await self._tasks.pop(step)
+        self._buffer.add(step, episodes)
         return self._buffer.take(step)
 
     def published(self, version: int) -> None:
@@ -44,7 +48,12 @@ class Supply:
         while self._buffer.may_start(version) and self._buffer.started < self._last:
             requests = self._requests(self._buffer.started + 1)
             step = self._buffer.start([request.id for request in requests])
-            self._tasks[step] = asyncio.create_task(self._play(requests))
+            self._tasks[step] = asyncio.create_task(self._timed(requests))
+
+    async def _timed(self, requests: list[EpisodeRequest]) -> tuple[list[Episode], float]:
+        began = perf_counter()
+        episodes = await self._play(requests)
+        return episodes, perf_counter() - began
 
     def close(self) -> None:
         """Give up what is being played."""

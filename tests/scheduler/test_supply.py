@@ -127,3 +127,16 @@ def test_what_playing_raises_comes_to_the_one_who_takes() -> None:
 
     with pytest.raises(ConnectionError, match="the engine is gone"):
         asyncio.run(take())
+
+
+def test_a_batch_played_ahead_is_timed_by_its_play_not_by_the_wait_for_it() -> None:
+    async def train() -> float:
+        world = World(max_staleness=1)
+        world.supply.published(0)
+        await asyncio.sleep(0.05)
+        world.finish(1)
+        await world.supply.take(1)
+        world.supply.close()
+        return world.supply.seconds
+
+    assert asyncio.run(train()) >= 0.05
