@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,34 @@ from rich.table import Table
 from scipy.stats import t
 
 from opentinker.console import RichWatcher
+from opentinker.recorder import Run
 from opentinker.scheduler.jobs import run_experiment
 
-Conditions = Mapping[str, tuple[str, str, Sequence[str]]]
-"""name -> the experiment's file, the seat whose reward counts, and what is set otherwise"""
+
+def seat(name: str) -> Score:
+    """The seat's mean reward, update by update."""
+
+    def score(run: Run) -> list[float]:
+        key = f"reward/{name}"
+        return [float(row[key]) for row in run.lines("metrics.jsonl") if key in row]
+
+    return score
+
+
+def majority(run: Run) -> list[float]:
+    """The share of recorded episodes in which most votes are right, update by update.
+
+    A vote that is none of the choices costs its own seat, so that the best paid one tells.
+    """
+    right: dict[int, list[bool]] = {}
+    for step, episode in run.episodes():
+        right.setdefault(step, []).append(max(episode.returns.values()) > 0.5)
+    return [float(np.mean(found)) for found in right.values()]
+
+
+Score = Callable[[Run], list[float]]
+Conditions = Mapping[str, tuple[str, Score, Sequence[str]]]
+"""name -> the experiment's file, what counts, and what is set otherwise"""
 HERE = Path(__file__).parent
 LAST = 10
 """updates at the end of a run whose episodes are counted"""
@@ -29,16 +53,16 @@ LAST = 10
 TOGETHER = ('env.options.pay="together"', "train.updates=80", "evaluate.every=80")
 WHAT: Mapping[str, Conditions] = {
     "judge": {
-        "no debate": ("silent.toml", "judge", ()),
-        "untrained debaters": ("untrained.toml", "judge", ()),
-        "all three trained": ("experiment.toml", "judge", ()),
+        "no debate": ("silent.toml", seat("judge"), ()),
+        "untrained debaters": ("untrained.toml", seat("judge"), ()),
+        "all three trained": ("experiment.toml", seat("judge"), ()),
     },
     "together": {
-        "debate, paid together": ("experiment.toml", "judge", TOGETHER),
-        "self-consistency": ("consistency.toml", "debater_0", ()),
+        "debate, paid together": ("experiment.toml", seat("judge"), TOGETHER),
+        "self-consistency": ("consistency.toml", majority, ()),
     },
     "groups": {
-        name: ("group.toml", "debater_0", (f'protocol.options.topology="{name}"',))
+        name: ("group.toml", seat("debater_0"), (f'protocol.options.topology="{name}"',))
         for name in ("complete", "ring", "star", "tree", "none")
     },
 }
@@ -51,8 +75,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     given = parser.parse_args(arguments)
     curves = {
-        name: [curve(file, settings, seed, seat, given.runs) for seed in range(given.seeds)]
-        for name, (file, seat, settings) in WHAT[given.what].items()
+        name: [curve(file, settings, seed, score, given.runs) for seed in range(given.seeds)]
+        for name, (file, score, settings) in WHAT[given.what].items()
     }
     table = Table("condition", "first update", f"last {LAST} updates", "each seed")
     for name, found in curves.items():
@@ -67,15 +91,12 @@ def main(arguments: Sequence[str]) -> None:
     draw(curves, HERE / f"{given.what}.png")
 
 
-def curve(file: str, settings: Sequence[str], seed: int, seat: str, runs: Path) -> list[float]:
-    """The seat's mean reward, update by update."""
+def curve(file: str, settings: Sequence[str], seed: int, score: Score, runs: Path) -> list[float]:
     watcher = RichWatcher(Console(stderr=True))
     try:
-        run = run_experiment(HERE / file, [f"seed={seed}", *settings], runs, watcher)
+        return score(run_experiment(HERE / file, [f"seed={seed}", *settings], runs, watcher))
     finally:
         watcher.close()
-    rows = run.lines("metrics.jsonl")
-    return [float(row[f"reward/{seat}"]) for row in rows if f"reward/{seat}" in row]
 
 
 def interval(values: Sequence[float]) -> str:

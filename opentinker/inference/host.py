@@ -26,7 +26,7 @@ from opentinker.inference.adapters import (
     write_adapter,
 )
 from opentinker.inference.backend import Backend, Call, Ticket
-from opentinker.inference.engine import check_request
+from opentinker.inference.engine import EngineFacts, check_request
 from opentinker.inference.whole import WholeTable, check_whole
 from opentinker.types import Completion, PolicyVersion, SampleRequest, Weights
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Host:
-    """Runs one backend on a daemon thread, and keeps its versions and their folders.
+    """An `Engine`: one backend on a daemon thread, its versions and their folders kept here.
 
     `work_dir` is where adapters are written for the backend to read: by default a new folder in
     memory. With `full` the backend serves that policy alone, with whole weights. They change when
@@ -72,7 +72,6 @@ class Host:
         except BaseException:
             shutil.rmtree(self._home, ignore_errors=True)
             raise
-        self.facts = self._backend.facts
         atexit.register(self.close)
 
     @property
@@ -83,7 +82,7 @@ class Host:
         if self._end is not None:
             raise self._gone()
         for request in requests:
-            check_request(request, self.facts)
+            check_request(request, self._backend.facts)
         if not requests:
             return []
         call = Call()
@@ -101,7 +100,7 @@ class Host:
         if self._whole is not None:
             self._publish_whole(self._whole, version, weights)
             return
-        checked = check_weights(version, weights, self.facts.max_rank)
+        checked = check_weights(version, weights, self._backend.facts.max_rank)
         adapter = self._table.reserve(version)
         try:
             write_adapter(adapter.folder, checked)
@@ -126,6 +125,9 @@ class Host:
         adapter = self._table.retire(version)
         if adapter is not None:
             self.run(lambda: self._drop(adapter))
+
+    def facts(self) -> EngineFacts:
+        return self._backend.facts
 
     def versions(self) -> list[PolicyVersion]:
         return self._table.versions() if self._whole is None else self._whole.versions()

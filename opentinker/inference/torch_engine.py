@@ -25,10 +25,7 @@ from opentinker.inference.whole import shapes_of
 from opentinker.types import (
     Completion,
     FullWeights,
-    PolicyVersion,
-    SampleRequest,
     SamplingParams,
-    Weights,
 )
 
 NO_ADAPTER = "__base__"
@@ -38,7 +35,7 @@ PLACEHOLDER = "placeholder"
 """The adapter that makes a PEFT model of the base before any is published; no row gets it."""
 
 
-class TorchEngine:
+class TorchEngine(Host):
     """`opentinker.inference.Engine` on transformers and PEFT.
 
     Twice `max_adapters` stay loaded between batches; others are loaded from their files when asked
@@ -80,29 +77,7 @@ class TorchEngine:
             )
             return _Backend(network, facts, seed, max_batch, adapted=full is None)
 
-        self._host = Host("torch", make, work_dir=work_dir, full=full)
-
-    @property
-    def alive(self) -> bool:
-        return self._host.alive
-
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        return await self._host.sample(requests)
-
-    def publish(self, version: PolicyVersion, weights: Weights) -> None:
-        self._host.publish(version, weights)
-
-    def retire(self, version: PolicyVersion) -> None:
-        self._host.retire(version)
-
-    def versions(self) -> list[PolicyVersion]:
-        return self._host.versions()
-
-    def facts(self) -> EngineFacts:
-        return self._host.facts
-
-    def close(self) -> None:
-        self._host.close()
+        super().__init__("torch", make, work_dir=work_dir, full=full)
 
 
 class _Backend:

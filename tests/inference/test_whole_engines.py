@@ -208,7 +208,7 @@ def test_a_cache_or_a_head_that_is_left_as_it_was_answers_wrongly(
 ) -> None:
     """Each of the two steps beside vLLM's own reload is needed: without it the tests above fail."""
     ask(served)
-    engine = served.engine._host._backend._engine  # pyright: ignore
+    engine = served.engine._backend._engine  # pyright: ignore
     with monkeypatch.context() as patch:
         patch.setattr(engine, "reset_prefix_cache", lambda: True)
         assert gap(served.publish(40), ask(served)) > 0.1, "the fault is gone: drop the reset?"
