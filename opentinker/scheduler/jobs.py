@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,9 +49,6 @@ def run_experiment(
     run = None if resume is None else take_up(Run.open(runs, resume), checked.experiment)
     if run is None:
         _find_weights(checked, runs)
-    # What reads the tokenizer takes as long to import as Ray to start: side by side.
-    imported = "transformers.models.auto.tokenization_auto"
-    threading.Thread(target=importlib.import_module, args=(imported,), daemon=True).start()
     with Cluster(num_cpus=os.cpu_count()) as cluster:
         return asyncio.run(_run_one(checked, runs, cluster, watcher, run))
 
