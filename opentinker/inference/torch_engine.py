@@ -22,11 +22,7 @@ from opentinker.inference.engine import EngineFacts, stop_ids
 from opentinker.inference.host import Host
 from opentinker.inference.torch_adapters import AdapterSlots
 from opentinker.inference.whole import shapes_of
-from opentinker.types import (
-    Completion,
-    FullWeights,
-    SamplingParams,
-)
+from opentinker.types import Completion, FullWeights, SamplingParams
 
 NO_ADAPTER = "__base__"
 """PEFT's name for rows of the base model in a mixed batch."""

@@ -46,10 +46,7 @@ from opentinker.inference.engine import EngineFacts, stop_ids  # noqa: E402
 from opentinker.inference.host import Host  # noqa: E402
 from opentinker.inference.vllm_cpu import fit_cpu, pack_heads  # noqa: E402
 from opentinker.inference.whole import Shapes, shapes_of  # noqa: E402
-from opentinker.types import (  # noqa: E402
-    Completion,
-    FullWeights,
-)
+from opentinker.types import Completion, FullWeights  # noqa: E402
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes for `max_lora_rank`."""
