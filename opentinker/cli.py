@@ -99,7 +99,10 @@ def transcripts(
 def export(
     run: Annotated[str, typer.Argument(help="A run: its folder, or its name under --runs.")],
     policy: Annotated[str, typer.Option(help="The policy to write.")],
-    out: Annotated[Path | None, typer.Option(help="Where; RUN/export/POLICY by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where; RUN/export/POLICY by default, RUN/export/POLICY-merged."),
+    ] = None,
     step: Annotated[int | None, typer.Option(help="Of this checkpoint; the newest.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Of the best checkpoint.")] = False,
     merged: Annotated[

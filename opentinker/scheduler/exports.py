@@ -30,7 +30,7 @@ def export_run(
     source = policy_folder(run, checkpoint, policy)
     base = noted_base(run)
     assert base is not None, "a run with a checkpoint has a base model"
-    target = out or run.folder / "export" / policy
+    target = out or run.folder / "export" / (f"{policy}-merged" if merged else policy)
     if out is not None and target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{str(target)!r} is there already; name a new folder")
     adapter = is_adapter(source)

@@ -139,6 +139,13 @@ def test_a_merged_adapter_is_a_whole_model(
     assert np.abs(_logprobs(model, *turns["alice"]) - learned["alice"]).max() < 1e-5
 
 
+def test_an_adapter_and_its_merged_model_do_not_write_over_each_other(run: Run) -> None:
+    adapter = _export(run, "alice")
+    _export(run, "alice", "--merged")
+    assert (adapter / "adapter_model.safetensors").is_file()
+    assert (adapter.parent / "alice-merged" / "model.safetensors").is_file()
+
+
 def test_what_can_not_be_exported_is_said(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     for options, said in (
         (["--policy", "allice"], "did you mean 'alice'"),
