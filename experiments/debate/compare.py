@@ -35,7 +35,7 @@ def seat(name: str) -> Score:
 def majority(run: Run) -> list[float]:
     """The share of recorded episodes in which most votes are right, update by update.
 
-    A vote that is none of the choices costs its own seat, so that the best paid one tells.
+    A vote that is none of the choices ends an episode without pay: it counts as not right.
     """
     right: dict[int, list[bool]] = {}
     for step, episode in run.episodes():
